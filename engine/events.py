@@ -1,0 +1,411 @@
+"""What the engine says. Frozen, small, complete: numbers and text only, units in the names.
+
+Everything a view shows about a run comes from these, and a replay file is these written down, so a view cannot
+tell a live run from a replayed one.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.settings import SamplingSettings
+
+# ---------------------------------------------------------------- loading
+
+LOAD_STAGES = ("blueprint", "skeleton", "weights", "placement", "kernels")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Where a load stands. `done_bytes` and `total_bytes` count weights in the files; elapsed since the stage began."""
+
+    stage: str  # one of LOAD_STAGES
+    done_bytes: int
+    total_bytes: int
+    elapsed_ms: float
+    detail: str = ""  # the tensor or shard just read
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the blueprint or of a box: what, its value as shown, where it comes from."""
+
+    name: str
+    value: str
+    source: str = ""  # "config.json", "measured", "predicted", "estimated", ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPart:
+    """One part of the memory ledger. None: not known (not yet measured, or not predictable)."""
+
+    name: str  # "embedding", "attention", "feed-forward", "norms", "lm_head", "quantisation", "kv_cache", "logits", ...
+    predicted_bytes: int | None
+    measured_bytes: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What a view may know of a loaded model."""
+
+    name: str  # "SmolLM2-135M-Instruct"
+    model_path: str  # the folder or file that was loaded
+    family: str  # config's model_type
+    precision: str
+    device_map: str  # as asked
+    devices: tuple[str, ...]  # where layers lie: ("cpu",) or ("cuda:0", "cpu", "disk")
+    parameters: int
+    layers: int
+    heads: int
+    kv_heads: int
+    hidden_size: int
+    vocab_size: int
+    context_tokens: int  # 0: no limit known
+    attention: str  # "sdpa", "eager", ... as it runs
+    decode_path: str  # which loop body runs and why, one sentence
+    has_chat_template: bool
+    weights_bytes: int  # measured: the parameters' and buffers' storage, tied counted once
+    kv_bytes_per_token: int | None  # per lane, beyond any window; None: not predictable
+    ledger: tuple[LedgerPart, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()  # things a person should know, one sentence each
+    stage_ms: tuple[tuple[str, float], ...] = ()  # measured time of each of LOAD_STAGES
+    generation_defaults: SamplingSettings = SamplingSettings()
+    memory_before_bytes: int = 0  # process memory before and after loading
+    memory_after_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    facts: SessionFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """The session is gone. Process memory before it was loaded, and after freed memory was given back."""
+
+    name: str
+    memory_before_bytes: int
+    memory_after_bytes: int
+
+
+# ---------------------------------------------------------------- running
+
+
+@dataclass(frozen=True, slots=True)
+class PromptToken:
+    token_id: int
+    text: str  # as shown: special tokens by their name, broken bytes as <F0 9F>
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """What a prompt becomes before it is run: the templated text and its tokens. `problem` says why it cannot run."""
+
+    text: str
+    tokens: tuple[PromptToken, ...]
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndToken:
+    """A token id that ends a run, and the file that says so."""
+
+    token_id: int
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """One lane begins."""
+
+    run_id: int
+    lane: int
+    lanes: int
+    settings: SamplingSettings
+    prompt: str  # as the person wrote it
+    prompt_text: str  # after the chat template
+    prompt_tokens: tuple[PromptToken, ...]
+    ends: tuple[EndToken, ...]
+    stop: tuple[str, ...]
+    max_new_tokens: int
+    context_tokens: int
+    tokenise_ms: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """The prompt is being read. The last one has done_tokens == total_tokens."""
+
+    run_id: int
+    done_tokens: int
+    total_tokens: int
+    elapsed_ms: float
+    kv_bytes: int  # one lane's
+
+
+# Stages of the waterfall, in order. A candidate has a probability at each stage until one cuts it.
+STAGES = ("raw", "penalties", "no_repeat_ngram", "temperature", "top_k", "top_p", "min_p", "typical_p")
+FILTERS = ("no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p")  # the stages that cut
+CutBy = Literal["no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageFigures:
+    """What a stage left: how many tokens, and the log of the sum of exp(logit at this stage) over those left."""
+
+    name: str
+    kept_tokens: int
+    logsumexp: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One alternative, worked out from a TokenEvent when somebody looks at it."""
+
+    rank: int  # by raw logit, 0 is the largest
+    token_id: int
+    text: str
+    logit: float
+    probs: dict[str, float]  # stage name -> probability, up to the stage that cut it
+    raw: float
+    final: float | None  # None: cut
+    cut_by: str | None  # the first filter that cut it
+    penalty: float  # adjusted logit minus raw logit, 0 without penalties
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One token was chosen. Everything needed to show why, and to decide again without the model.
+
+    The alternatives are kept as packed arrays (ids int32, logits float64), largest raw logit first (among equals the
+    smaller id); the chosen token is always among them, at the end if its logit is not one of the largest. Ten
+    thousand events must stay small, hence arrays and not objects. Probabilities follow:
+    p(stage) = exp(logit(stage) - logsumexp(stage)).
+    """
+
+    run_id: int
+    lane: int
+    step: int  # 0 is the first new token
+    token_id: int
+    text: str  # text that became certain with this token, may be empty
+    token_text: str  # the token by itself, as a label; broken bytes as <F0 9F>, special tokens by name
+    special: bool
+    candidate_ids: array  # array("i"), int32
+    candidate_logits: array  # array("d"), raw
+    candidate_adjusted: array  # array("d"), after penalties; the same object where there are none
+    candidate_cuts: bytes  # per candidate: 0, or 1 + index in FILTERS of the first filter that cut it
+    candidate_texts: tuple[str, ...]
+    logsumexp: float  # over the whole vocabulary, raw logits
+    entropy_nats: float  # of the raw distribution
+    final_entropy_nats: float  # of the distribution drawn from
+    stages: tuple[StageFigures, ...]  # "raw" first, then each stage that is switched on
+    vocab_size: int
+    rank: int  # of the chosen token by raw logit, 0 is the largest
+    logprob: float  # ln of the chosen token's raw probability
+    final_logprob: float  # ln of its probability after all settings
+    u: float | None  # None: greedy
+    draw_low: float  # the chosen token's interval on the final cumulative distribution
+    draw_high: float
+    temperature: float
+    settings: SamplingSettings
+    forward_ms: float
+    sampling_ms: float  # waterfall, draw and text
+    kv_bytes: int  # this lane's entries in use
+    kv_allocated_bytes: int
+    context_used_tokens: int  # prompt and written, this token included
+    stop_cut: bool = False  # a stop string began inside this token or earlier
+
+    @property
+    def surprise_nats(self) -> float:
+        return -self.logprob
+
+    def kept_after(self, stage: str) -> int:
+        """How many tokens were left after a stage (a stage that is off leaves what came in)."""
+        kept = self.vocab_size
+        for figures in self.stages:
+            if STAGES.index(figures.name) > STAGES.index(stage):
+                break
+            kept = figures.kept_tokens
+        return kept
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The alternatives, most probable first by the raw distribution."""
+        return tuple(self.candidate(i) for i in range(len(self.candidate_ids)))
+
+    def candidate(self, i: int) -> Candidate:
+        raw_logit, adjusted = self.candidate_logits[i], self.candidate_adjusted[i]
+        code = self.candidate_cuts[i]
+        cut_by = FILTERS[code - 1] if code else None
+        probs: dict[str, float] = {}
+        scale = 1.0
+        for figures in self.stages:
+            if figures.name == cut_by:
+                break
+            if figures.name == "temperature":
+                scale = 1.0 / self.temperature
+            logit = raw_logit if figures.name == "raw" else adjusted * scale
+            probs[figures.name] = math.exp(min(0.0, logit - figures.logsumexp))
+        chosen = self.candidate_ids[i] == self.token_id
+        final: float | None
+        if cut_by is not None:
+            final = None
+        elif self.u is None:
+            final = 1.0 if chosen else 0.0
+        else:
+            final = probs[self.stages[-1].name]
+        return Candidate(
+            rank=self.rank if chosen else i,
+            token_id=self.candidate_ids[i],
+            text=self.candidate_texts[i],
+            logit=raw_logit,
+            probs=probs,
+            raw=probs["raw"],
+            final=final,
+            cut_by=cut_by,
+            penalty=adjusted - raw_logit if math.isfinite(adjusted) else 0.0,
+            chosen=chosen,
+        )
+
+    def others(self) -> tuple[float, float]:
+        """What all tokens that are not listed share: (raw, final). With the listed ones it makes 1."""
+        listed = self.candidates
+        raw = 1.0 - math.fsum(c.raw for c in listed)
+        final = 1.0 - math.fsum(c.final or 0.0 for c in listed)
+        return max(0.0, raw), max(0.0, final)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """From this step on a lane uses other settings."""
+
+    run_id: int
+    lane: int
+    step: int
+    settings: SamplingSettings
+
+
+END_REASONS = ("eos", "stop string", "length", "context full", "cancelled", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """A lane is over. `tail_text` was held back (half a character, half a stop string) and is released now."""
+
+    run_id: int
+    lane: int
+    reason: str  # one of END_REASONS
+    text: str  # all of it, prompt not included
+    tail_text: str
+    token_ids: tuple[int, ...]
+    prompt_tokens: int
+    new_tokens: int
+    prefill_ms: float
+    ttft_ms: float  # request to first token
+    decode_ms: float  # first token to last
+    decode_tokens_per_s: float  # (new_tokens - 1) / decode time, waiting for a pace or pause not counted
+    kv_bytes: int
+    kv_allocated_bytes: int
+    sentence: str = ""  # for "error" and other ends that need a word
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """Something failed in the engine. Plain text only: keeping the exception would keep its tensors (MEM-22)."""
+
+    what: str
+    fix: str
+    exit_code: int
+    during: str  # "load", "run", "prompt", "unload"
+    what_template: str = ""  # untranslated, with its fields, for the window's language
+    fix_template: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    trace: str = ""  # for the log
+
+
+# ---------------------------------------------------------------- readings
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    name: str
+    allocated_bytes: int  # by tensors (the allocator)
+    reserved_bytes: int  # by the allocator from the driver
+    driver_used_bytes: int | None  # all processes (NVML); None: the driver does not tell
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """Measured now."""
+
+    time_s: float  # monotonic
+    process_bytes: int  # resident
+    available_bytes: int  # what the machine could still give
+    total_bytes: int
+    gpus: tuple[GpuReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model that is on this computer."""
+
+    name: str
+    model: str  # what LoadPlan.model takes
+    kind: str  # "default", "folder", "gguf", "cache"
+    size_bytes: int
+    family: str = ""
+    parameters: int | None = None
+    precision: str = ""
+    context_tokens: int | None = None
+    has_chat_template: bool | None = None
+    pickle_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a model will need, worked out from its config alone. All predicted; bytes."""
+
+    model: str
+    precision: str
+    context_tokens: int
+    lanes: int
+    parameters: int
+    embedding_bytes: int
+    layers_bytes: int
+    lm_head_bytes: int
+    weights_bytes: int
+    kv_bytes: int | None  # None: this family's layers are not known, so not predictable
+    kv_bytes_per_token: int | None
+    rough_total_bytes: int
+    better_rough_total_bytes: int
+    total_bytes: int | None
+    parts: tuple[LedgerPart, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+    available_bytes: int = 0
+
+
+Event = (
+    LoadProgress
+    | Loaded
+    | Unloaded
+    | RunStart
+    | PrefillProgress
+    | TokenEvent
+    | SettingsChanged
+    | RunEnd
+    | EngineError
+    | MemoryReading
+)

@@ -1,0 +1,170 @@
+"""What can be asked of the engine: how to load, how to sample, what to run. All frozen; a change is a new object."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+
+from engine.errors import SettingsRefused
+
+PRECISIONS = ("float32", "bfloat16", "float16", "int8", "nf4", "fp4")
+_PRECISION_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def precision_named(name: str | None) -> str | None:
+    """The precision's full name; None (as the files say) stays None. Raises SettingsRefused for others."""
+    if name is None:
+        return None
+    full = _PRECISION_ALIASES.get(name, name)
+    if full not in PRECISIONS:
+        raise SettingsRefused(
+            "The precision {name} is not known.", "Choose one of {known}.", name=repr(name), known=", ".join(PRECISIONS)
+        )
+    return full
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How to load a model.
+
+    model: "default", a folder, a GGUF file, or a hub id that is in the local cache.
+    precision: one of PRECISIONS, or None for what the files say (config's dtype, then the file's).
+    device_map: "auto", "balanced", "balanced_low_0", "sequential", one device ("cpu", "cuda:0"), or pairs of
+        (module name, device) where a device may also be "disk".
+    max_memory_bytes: pairs of (device, bytes), for the planner.
+    """
+
+    model: str
+    precision: str | None = None
+    device_map: str | tuple[tuple[str, str], ...] = "auto"
+    max_memory_bytes: tuple[tuple[str, int], ...] = ()
+    offload_folder: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+    tie_lm_head: bool = False
+    attention: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a sampling setting may be. `off` is the value at which it does nothing."""
+
+    low: float
+    high: float
+    off: float
+    integer: bool = False
+    low_open: bool = False  # the low end itself is refused
+
+
+RANGES: dict[str, Range] = {
+    "temperature": Range(0.0, 100.0, 1.0),
+    "top_k": Range(0, 2**31 - 1, 0, integer=True),
+    "top_p": Range(0.0, 1.0, 1.0, low_open=True),
+    "min_p": Range(0.0, 1.0, 0.0),
+    "typical_p": Range(0.0, 1.0, 1.0, low_open=True),
+    "repetition_penalty": Range(0.0, 100.0, 1.0, low_open=True),
+    "presence_penalty": Range(-2.0, 2.0, 0.0),
+    "frequency_penalty": Range(-2.0, 2.0, 0.0),
+    "no_repeat_ngram_size": Range(0, 2**31 - 1, 0, integer=True),
+}
+
+
+def refusal(name: str, value: object) -> SettingsRefused | None:
+    """Why this value of a sampling setting is refused (with the allowed range), or None if it is fine."""
+    allowed = RANGES[name]
+    span = f"{'more than ' if allowed.low_open else 'from '}{allowed.low:g} up to {allowed.high:g}"
+    number = isinstance(value, int) if allowed.integer else isinstance(value, (int, float))
+    # The comparison comes before math.isfinite, which overflows on integers beyond a double.
+    if number and not isinstance(value, bool):
+        in_range = allowed.low <= value <= allowed.high and not (allowed.low_open and value == allowed.low)  # type: ignore[operator]
+        if in_range and math.isfinite(value):  # type: ignore[arg-type]
+            return None
+    return SettingsRefused(
+        "{name} cannot be {value}.",
+        "Give a {kind} {span}.",
+        name=name,
+        value=str(value)[:40],
+        kind="whole number" if allowed.integer else "number",
+        span=span,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How a lane chooses its words. Names and meaning are transformers' (presence and frequency: the OpenAI API's).
+
+    temperature 0 is greedy. top_k 0, top_p 1, min_p 0, typical_p 1, repetition_penalty 1, no_repeat_ngram_size 0
+    mean off. seed is any integer; two lanes with one seed draw the same numbers.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in RANGES.items():
+            value = getattr(self, name)
+            if error := refusal(name, value):
+                raise error
+            # 1 and 1.0 must be one setting: the record compares them, and transformers refuses an integer temperature.
+            object.__setattr__(self, name, int(value) if allowed.integer else float(value))
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise SettingsRefused("The seed {seed} is not a whole number.", "Give any integer.", seed=str(self.seed)[:40])
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+    def as_dict(self) -> dict[str, float | int]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, object]) -> SamplingSettings:
+        """Settings from a file's or command's names and numbers. Raises SettingsRefused for unknown names."""
+        known = {field.name for field in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise SettingsRefused(
+                    "There is no sampling setting called {name}.",
+                    "Choose from {known}.",
+                    name=repr(str(name)[:40]),
+                    known=", ".join(sorted(known)),
+                )
+        return cls(**values)  # type: ignore[arg-type]
+
+
+MAX_LANES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt, one or more lanes, where to stop.
+
+    prompt: a chat message, or raw text when `raw`. system: the chat's system text, None for the template's own.
+    markers_as_text: text such as "<|im_end|>" typed by a person stays text and ends no turn (PRM-23).
+    stop: stop strings; only written text is searched.
+    """
+
+    run_id: int
+    prompt: str
+    system: str | None = None
+    raw: bool = False
+    lanes: tuple[SamplingSettings, ...] = (SamplingSettings(),)
+    max_new_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    markers_as_text: bool = True
+
+    def __post_init__(self) -> None:
+        if any(not text for text in self.stop):
+            raise SettingsRefused("A stop string is empty.", "Remove it, or write the text at which to stop.")
+        if not 1 <= len(self.lanes) <= MAX_LANES:
+            raise SettingsRefused("A run has 1 to {most} lanes.", "Give fewer lanes.", most=MAX_LANES)
+        if isinstance(self.max_new_tokens, bool) or not isinstance(self.max_new_tokens, int) or self.max_new_tokens < 1:
+            raise SettingsRefused("The number of new tokens must be a whole number of at least 1.", "Give 1 or more.")

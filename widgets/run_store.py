@@ -1,0 +1,220 @@
+"""What has happened so far. Every view reads from here, none from another view, none from the engine.
+
+Events come in one at a time and only mark the store stale; `frame` goes out at most 60 times a second, and views
+repaint on it. So a fast model never makes the window paint faster than a screen shows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from engine import events as ev
+
+FRAME_MS = 16
+READINGS_KEPT = 3600  # one an half second: half an hour
+
+
+@dataclass(eq=False)
+class Run:
+    """One lane's generation as it stands. `starts[i]` is where token i's text begins in `text`."""
+
+    start: ev.RunStart
+    tokens: list[ev.TokenEvent] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+    prefill: list[ev.PrefillProgress] = field(default_factory=list)
+    changes: list[ev.SettingsChanged] = field(default_factory=list)
+    end: ev.RunEnd | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.start.run_id, self.start.lane
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def running(self) -> bool:
+        return self.end is None
+
+    def span(self, step: int) -> tuple[int, int]:
+        """Where the text of a token lies in `text`, as Python positions [start, end)."""
+        begin = self.starts[step]
+        return begin, begin + len(self.tokens[step].text)
+
+    def step_at(self, position: int) -> int | None:
+        """The token whose text covers a position in `text`, or None past the end."""
+        if not 0 <= position < self.length:
+            return None
+        step = bisect_right(self.starts, position) - 1
+        while step > 0 and not self.tokens[step].text:  # a token that made nothing certain has no text of its own
+            step -= 1
+        return step if 0 <= step < len(self.tokens) else None
+
+
+class RunStore(QObject):
+    """The runs, the loaded model, the newest readings, and what is selected.
+
+    `frame` says that something changed and views should read again. `selection_changed` and `hover_changed` go out
+    at once, since they answer the hand.
+    """
+
+    frame = Signal()
+    selection_changed = Signal()
+    hover_changed = Signal()
+    run_started = Signal(object)  # Run
+    run_ended = Signal(object)  # Run
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.runs: list[Run] = []
+        self._by_key: dict[tuple[int, int], Run] = {}
+        self.current: Run | None = None
+        self.facts: ev.SessionFacts | None = None
+        self.load_progress: ev.LoadProgress | None = None
+        self.load_stages: dict[str, ev.LoadProgress] = {}
+        self.readings: list[ev.MemoryReading] = []
+        self.error: ev.EngineError | None = None
+        self.activity = "idle"  # "idle", "loading", "prefill", "decode", "paused"
+        self.stage = ""  # the box of the pipeline strip that is at work
+        self._selected: int | None = None  # None: follow the newest
+        self._hovered: int | None = None
+        self.version = 0  # counts changes, for views that want to know whether they are stale
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(FRAME_MS)
+        self._timer.timeout.connect(self.frame)
+
+    # -- what came from the engine
+
+    def take(self, event: ev.Event) -> None:
+        """Takes one event in. Cheap: appends and marks stale."""
+        match event:
+            case ev.TokenEvent():
+                run = self._by_key.get((event.run_id, event.lane))
+                if run is None or run.end is not None:
+                    return
+                run.tokens.append(event)
+                run.starts.append(run.length)
+                run.pieces.append(event.text)
+                run.length += len(event.text)
+                self.stage = "sample"
+                if self.activity != "paused":
+                    self.activity = "decode"
+            case ev.RunStart():
+                run = Run(event)
+                self.runs.append(run)
+                self._by_key[run.key] = run
+                if event.lane == 0:
+                    self.current, self._selected, self._hovered = run, None, None
+                    self.selection_changed.emit()
+                self.error = None
+                self.activity, self.stage = "prefill", "tokenise"
+                self.run_started.emit(run)
+            case ev.PrefillProgress():
+                for run in self.runs:
+                    if run.start.run_id == event.run_id:
+                        run.prefill.append(event)
+                self.activity, self.stage = "prefill", "layers"
+            case ev.SettingsChanged():
+                if run := self._by_key.get((event.run_id, event.lane)):
+                    run.changes.append(event)
+            case ev.RunEnd():
+                run = self._by_key.get((event.run_id, event.lane))
+                if run is None or run.end is not None:
+                    return
+                run.end = event
+                run.pieces.append(event.tail_text)
+                run.length += len(event.tail_text)
+                if not any(r.running for r in self.runs):
+                    self.activity, self.stage = "idle", ""
+                self.run_ended.emit(run)
+            case ev.LoadProgress():
+                if self.activity != "loading":
+                    self.load_stages, self.error = {}, None
+                self.load_progress = event
+                self.load_stages[event.stage] = event
+                self.activity, self.stage = "loading", event.stage
+            case ev.Loaded():
+                self.facts, self.load_progress = event.facts, None
+                self.activity, self.stage = "idle", ""
+            case ev.Unloaded():
+                self.facts = None
+                self.load_stages = {}
+                self.activity, self.stage = "idle", ""
+            case ev.EngineError():
+                self.error = event
+                self.load_progress = None
+                self.activity, self.stage = "idle", ""
+            case ev.MemoryReading():
+                self.readings.append(event)
+                del self.readings[:-READINGS_KEPT]
+        self.mark()
+
+    def set_activity(self, activity: str) -> None:
+        """"paused" and back, or "idle" after a cancelled load: known to whoever pressed the button, not to the engine."""
+        self.activity = activity
+        if activity == "idle":
+            self.stage, self.load_progress = "", None
+        self.mark()
+
+    def mark(self) -> None:
+        self.version += 1
+        if not self._timer.isActive():
+            self._timer.start()
+
+    # -- what the person looks at
+
+    def run(self, key: tuple[int, int]) -> Run | None:
+        return self._by_key.get(key)
+
+    def show(self, run: Run | None) -> None:
+        """Makes a run the one that all views show, following its newest token."""
+        self.current, self._selected, self._hovered = run, None, None
+        self.selection_changed.emit()
+        self.mark()
+
+    @property
+    def following(self) -> bool:
+        return self._selected is None
+
+    @property
+    def selected_step(self) -> int | None:
+        """The token all views show: the clicked one, otherwise the newest. None where there is none."""
+        if self.current is None or not self.current.tokens:
+            return None
+        newest = len(self.current.tokens) - 1
+        return newest if self._selected is None else min(self._selected, newest)
+
+    @property
+    def hovered_step(self) -> int | None:
+        return self._hovered
+
+    @property
+    def shown_token(self) -> ev.TokenEvent | None:
+        """The token whose figures are shown: the hovered one, else the selected one."""
+        run = self.current
+        step = self._hovered if self._hovered is not None else self.selected_step
+        if run is None or step is None or not 0 <= step < len(run.tokens):
+            return None
+        return run.tokens[step]
+
+    def select(self, step: int | None) -> None:
+        """Selects a token of the current run; None, or the newest of a running run, follows the newest again."""
+        if self.current is not None and step is not None:
+            newest = len(self.current.tokens) - 1
+            step = None if newest < 0 or (step >= newest and self.current.running) else max(0, min(step, newest))
+        if step != self._selected:
+            self._selected = step
+            self.selection_changed.emit()
+            self.mark()
+
+    def hover(self, step: int | None) -> None:
+        if step != self._hovered:
+            self._hovered = step
+            self.hover_changed.emit()
