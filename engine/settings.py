@@ -45,6 +45,9 @@ class LoadPlan:
     attention: str | None = None
 
 
+_SETTING_ALIASES = {"no_repeat_ngram": "no_repeat_ngram_size"}  # the short name is understood in commands and files
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """What a sampling setting may be. `off` is the value at which it does nothing."""
@@ -129,6 +132,7 @@ class SamplingSettings:
     def from_dict(cls, values: dict[str, object]) -> SamplingSettings:
         """Settings from a file's or command's names and numbers. Raises SettingsRefused for unknown names."""
         known = {field.name for field in fields(cls)}
+        values = {_SETTING_ALIASES.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in known:
                 raise SettingsRefused(
