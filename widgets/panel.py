@@ -1,0 +1,86 @@
+"""The frame that panels share: a title on the left, a remark and small buttons on the right, the content below."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from widgets import theme
+
+
+class PlainLabel(QLabel):
+    """A label that takes nothing for markup: for tokens, prompts, file names and servers' words (THR-26).
+
+    role: "title", "muted", "warning", "value" or "".
+    """
+
+    def __init__(self, text: str = "", role: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        if role:
+            self.setProperty("role", role)
+        self.setText(text)
+
+
+class ElidedLabel(PlainLabel):
+    """A one-line label that shortens its text with an ellipsis instead of asking for room."""
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.fontMetrics().height(), super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        metrics = self.fontMetrics()
+        if metrics.horizontalAdvance(self.text()) <= self.contentsRect().width():
+            super().paintEvent(event)
+            return
+        painter = QPainter(self)
+        painter.setPen(self.palette().windowText().color())
+        shown = metrics.elidedText(self.text(), Qt.TextElideMode.ElideRight, self.contentsRect().width())
+        painter.drawText(self.contentsRect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)
+
+
+class Panel(QFrame):
+    """A panel with a header. Put content into `body`, buttons into the header with `add_button`."""
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("panel", True)
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(title)
+        self.title_label = ElidedLabel(title, "title")
+        self.remark_label = ElidedLabel("", "muted")
+        self.remark_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.remark_label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.header = QHBoxLayout()
+        self.header.setSpacing(4)
+        self.header.addWidget(self.title_label)
+        self.header.addWidget(self.remark_label, 1)
+        self.body = QVBoxLayout()
+        self.body.setSpacing(8)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 9, 14, 12)
+        column.setSpacing(6)
+        column.addLayout(self.header)
+        column.addLayout(self.body, 1)
+
+    def set_title(self, title: str) -> None:
+        self.title_label.setText(title)
+        self.setAccessibleName(title)
+
+    def set_remark(self, text: str, tooltip: str = "") -> None:
+        """The muted words on the right of the header. The tooltip must be plain words of our own."""
+        self.remark_label.setText(text)
+        self.remark_label.setToolTip(tooltip)
+
+    def add_button(self, text: str, icon: str = "", tooltip: str = "") -> QToolButton:
+        """A small button at the right of the header; only its icon is shown when it has one."""
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tooltip or text)
+        button.setAccessibleName(text)
+        if icon:
+            theme.set_icon(button, icon)
+            button.setIconSize(QSize(16, 16))
+        self.header.addWidget(button)
+        return button
