@@ -83,7 +83,7 @@ class Vocabulary:
         """The vocabulary's own string, None for an id that the tokenizer does not know (PRM-7)."""
         if token_id in self._added:
             return self._added[token_id]
-        if not 0 <= token_id:
+        if token_id < 0:
             return None
         token = self.tokenizer.convert_ids_to_tokens(token_id)
         return token if isinstance(token, str) else None

@@ -1,0 +1,227 @@
+"""Prompts → ids: chat templates, special tokens, and what ends a run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import PromptRefused, WorkbenchError
+from engine.events import EndToken, PromptPreview, PromptToken
+from engine.settings import Request
+
+if TYPE_CHECKING:
+    from engine.session import Session
+
+_BREAK = "\ue0f0"  # a private character that keeps a typed marker from being one while the template is filled in
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt ready to run. ids: token ids. text: after the template, special tokens visible."""
+
+    ids: list[int]
+    text: str
+    tokens: tuple[PromptToken, ...]
+    notes: tuple[str, ...]
+    tokenise_ms: float
+
+
+def prepare(session: Session, request: Request) -> PreparedPrompt:
+    """The ids that a request's prompt becomes.
+
+    Raises PromptRefused when the prompt is empty and the model has no BOS, does not fit the context, or the chat
+    template refuses it.
+    """
+    began = time.perf_counter()
+    tokenizer = session.tokenizer
+    prompt, notes = _without_surrogates(request.prompt)
+    system = None if request.system is None else _without_surrogates(request.system)[0]
+    if request.raw:
+        ids = _raw_ids(session, prompt)
+        notes += _raw_notes(session, prompt)
+    else:
+        ids, more = _chat_ids(session, prompt, system, request.markers_as_text)
+        notes += more
+    if not ids:
+        raise PromptRefused("The prompt is empty, and this model has no token to begin with.", "Write something.")
+    if (largest := max(ids)) >= session.facts.vocab_size:
+        raise PromptRefused(
+            "The tokenizer gives the id {largest}, and the model knows only {size} tokens.",
+            "This tokenizer does not belong to this model; load the folder that both came in.",
+            largest=largest,
+            size=session.facts.vocab_size,
+        )
+    context = session.facts.context_tokens
+    if context and len(ids) >= context:
+        raise PromptRefused(
+            "The prompt is {prompt} tokens long, and this model's context holds {context}.",
+            "Shorten the prompt; at least one token must be left to write.",
+            prompt=len(ids),
+            context=context,
+        )
+    vocabulary = session.vocabulary
+    tokens = tuple(PromptToken(i, vocabulary.label(i), i in vocabulary.special) for i in ids)
+    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return PreparedPrompt(ids, text, tokens, tuple(notes), (time.perf_counter() - began) * 1e3)
+
+
+def preview(
+    session: Session, prompt: str, system: str | None, raw: bool, markers_as_text: bool = True
+) -> PromptPreview:
+    """What a prompt would become; a prompt that cannot run gives its sentence as `problem`, and no exception."""
+    try:
+        prepared = prepare(session, Request(0, prompt, system, raw, markers_as_text=markers_as_text))
+    except WorkbenchError as error:
+        return PromptPreview("", (), problem=f"{error.what} {error.fix}".strip())
+    return PromptPreview(prepared.text, prepared.tokens, prepared.notes)
+
+
+def end_tokens(session: Session, raw: bool) -> tuple[EndToken, ...]:
+    """The ids that end a run, each with the file that says so. Empty: only the length ends it.
+
+    The union of generation_config.json, config.json and, in a chat, the template's own end of turn: each alone is
+    missing or wrong in some models (PRM-25). Absent is not 0.
+    """
+    found: dict[int, str] = {}
+    sources: list[tuple[str, Any]] = [
+        ("generation_config.json", getattr(session.generation_config, "eos_token_id", None)),
+        ("config.json", getattr(session.model.config.get_text_config(), "eos_token_id", None)),
+    ]
+    if not raw and session.facts.has_chat_template:
+        sources.append(("chat template", _end_of_turn(session)))
+    for source, value in sources:
+        for token_id in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(token_id, int) and not isinstance(token_id, bool):
+                found.setdefault(token_id, source)
+    return tuple(EndToken(i, session.vocabulary.label(i), source) for i, source in found.items())
+
+
+# ---------------------------------------------------------------- raw text
+
+
+def _raw_ids(session: Session, prompt: str) -> list[int]:
+    ids = list(session.tokenizer(prompt, add_special_tokens=True)["input_ids"])
+    if not ids and isinstance(session.tokenizer.bos_token_id, int):
+        return [session.tokenizer.bos_token_id]
+    return [int(i) for i in ids]
+
+
+def _raw_notes(session: Session, prompt: str) -> list[str]:
+    notes = []
+    if typed := _typed_markers(session, prompt):
+        notes.append(f"The prompt holds {', '.join(typed)} as typed; in raw text such marks are read as special tokens.")
+    if prompt.endswith(" "):
+        # TXT-26: the space becomes a token of its own, which texts hardly ever end with.
+        notes.append("The prompt ends in a space: most models write better without it.")
+    return notes
+
+
+# ---------------------------------------------------------------- chat
+
+
+def _chat_ids(
+    session: Session, prompt: str, system: str | None, markers_as_text: bool
+) -> tuple[list[int], list[str]]:
+    if not session.facts.has_chat_template:
+        raise PromptRefused("This model has no chat template, so it knows no chat.", "Switch to raw text.")
+    notes: list[str] = []
+    typed = _typed_markers(session, f"{prompt}\n{system or ''}")
+    as_text = bool(typed) and markers_as_text
+    if typed:
+        how = "are read as plain text" if as_text else "are read as special tokens and may end your message early"
+        notes.append(f"Typed marks ({', '.join(typed)}) {how}.")
+    if as_text:
+        prompt, system = _broken(prompt, typed), None if system is None else _broken(system, typed)
+    try:
+        rendered = _render(session, _messages(prompt, system))
+    except PromptRefused as refused:
+        if not system:
+            raise
+        # PRM-2: some templates take no system text. It goes before the message, where the person can see it.
+        try:
+            rendered = _render(session, _messages(f"{system}\n\n{prompt}", None))
+        except PromptRefused:
+            raise refused from None
+        notes.append("This model's template takes no system text, so it was put before your message.")
+    if as_text:
+        return _encode_in_parts(session, rendered), notes
+    # The template has put the special tokens in; adding them again would give a double BOS (PRM-1).
+    return list(session.tokenizer(rendered, add_special_tokens=False)["input_ids"]), notes
+
+
+def _messages(prompt: str, system: str | None) -> list[dict[str, str]]:
+    messages = [{"role": "system", "content": system}] if system else []
+    return [*messages, {"role": "user", "content": prompt}]
+
+
+def _render(session: Session, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    try:
+        return session.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=add_generation_prompt
+        )
+    except Exception as error:  # noqa: BLE001  a template is somebody's program and fails in every way (PRM-22)
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise PromptRefused(
+            "The model's chat template refused: {said}", "Change the system text or message, or use raw text.", said=said
+        ) from None
+
+
+def _typed_markers(session: Session, text: str) -> list[str]:
+    return [marker for marker in _markers(session) if marker in text]
+
+
+def _markers(session: Session) -> list[str]:
+    added = session.tokenizer.get_added_vocab()
+    markers = set(added) | set(session.tokenizer.all_special_tokens)
+    return sorted((m for m in markers if m.strip()), key=lambda m: (-len(m), m))
+
+
+def _broken(text: str, markers: list[str]) -> str:
+    for marker in markers:
+        text = text.replace(marker, marker[0] + _BREAK + marker[1:])
+    return text
+
+
+def _encode_in_parts(session: Session, rendered: str) -> list[int]:
+    """Ids where only the template's own marks are special tokens, and typed ones are text (PRM-23)."""
+    tokenizer = session.tokenizer
+    markers = _markers(session)
+    ids: list[int] = []
+    for part in re.split(f"({'|'.join(map(re.escape, markers))})", rendered):
+        if part in markers:
+            ids.append(tokenizer.convert_tokens_to_ids(part))
+        elif part:
+            text = part.replace(_BREAK, "")
+            ids += tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return ids
+
+
+def _end_of_turn(session: Session) -> int | None:
+    """The special token that the template writes after an assistant's message."""
+    said = "Done"
+    messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": said}]
+    try:
+        rendered = _render(session, messages, add_generation_prompt=False)
+    except PromptRefused:
+        return None
+    after = rendered[rendered.rfind(said) + len(said) :]
+    first = next(_special_in(session, after), None)
+    return None if first is None else session.tokenizer.convert_tokens_to_ids(first)
+
+
+def _special_in(session: Session, text: str) -> Iterator[str]:
+    special = [m for m in _markers(session) if session.tokenizer.convert_tokens_to_ids(m) in session.vocabulary.special]
+    if special:
+        yield from (match[0] for match in re.finditer("|".join(map(re.escape, special)), text))
+
+
+def _without_surrogates(text: str) -> tuple[str, list[str]]:
+    """Halves of a pair are joined; a lone half becomes U+FFFD, since no tokenizer can read it (PRM-8)."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text, []
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    notes = ["The prompt held half a character, which is read as \ufffd."] if "\ufffd" in joined else []
+    return joined, notes
