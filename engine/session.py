@@ -1,0 +1,39 @@
+"""A loaded model with its tokenizer, and what a view may know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from engine.events import SessionFacts, Unloaded
+from engine.readings import give_memory_back, read_memory
+
+if TYPE_CHECKING:
+    from engine.blueprint import Blueprint
+    from engine.text import Vocabulary
+
+
+@dataclass(eq=False)
+class Session:
+    """A model in eval mode without gradients, its tokenizer, and its facts. Made by `load`, ended by `close`."""
+
+    model: Any
+    tokenizer: Any
+    facts: SessionFacts
+    generation_config: Any
+    blueprint: Blueprint
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What each token id is as bytes and as a label, made once."""
+        from engine.text import Vocabulary
+
+        return Vocabulary(self.tokenizer)
+
+    def close(self) -> Unloaded:
+        """Drops the weights, gives freed memory back to the system, and measures. A second call measures again."""
+        self.model = self.tokenizer = self.generation_config = None
+        self.__dict__.pop("vocabulary", None)
+        give_memory_back()
+        return Unloaded(self.facts.name, self.facts.memory_before_bytes, read_memory().process_bytes)
