@@ -1,0 +1,308 @@
+"""One event ↔ one line of a replay. Numbers survive exactly: Python writes the shortest text that reads back equal.
+
+The JSON is strict: numbers that are not finite are null, and null reads back as NaN (a logit's as -inf: impossible).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from json.encoder import encode_basestring as quoted
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from engine import events as ev
+from engine.settings import SamplingSettings
+
+KINDS: dict[str, type] = {
+    "load": ev.LoadProgress,
+    "model": ev.Loaded,
+    "unload": ev.Unloaded,
+    "start": ev.RunStart,
+    "prefill": ev.PrefillProgress,
+    "token": ev.TokenEvent,
+    "settings": ev.SettingsChanged,
+    "end": ev.RunEnd,
+    "error": ev.EngineError,
+    "memory": ev.MemoryReading,
+}
+_KIND_OF = {kind: name for name, kind in KINDS.items()}
+
+# Halves of characters are no UTF-8; the others are ends of a line for some tools. Both can stand only inside strings.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_SEED_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
+
+
+def header_line(header: dict[str, Any]) -> bytes:
+    """The first line. `header` may hold anything that JSON can, and settings."""
+    return _bytes(json.dumps(_plain(header), ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+
+
+def line_of(event: ev.Event) -> bytes:
+    """The line of an event, with its end."""
+    if isinstance(event, ev.TokenEvent):
+        return _bytes(_token_line(event))
+    values = {"kind": _KIND_OF[type(event)]} | _plain(event)
+    return _bytes(json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+
+
+def _bytes(line: str) -> bytes:
+    if not line.isascii():
+        line = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+    return line.encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, SamplingSettings):
+        return settings_values(value)
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def settings_values(settings: SamplingSettings) -> dict[str, Any]:
+    """Settings as JSON has them; a seed too long for a decimal number is a hexadecimal string (FIL-21)."""
+    return {**settings.as_dict(), "seed": seed_value(settings.seed)}
+
+
+def seed_value(seed: int) -> int | str:
+    return seed if seed.bit_length() <= _SEED_BITS else hex(seed)
+
+
+# ---------------------------------------------------------------- tokens
+# By hand, since there are many and each holds some forty alternatives.
+
+
+def _number(value: float) -> str:
+    # float.__repr__: a NumPy float's own would name its type.
+    return float.__repr__(float(value)) if math.isfinite(value) else "null"
+
+
+_settings_text: tuple[SamplingSettings, str] | None = None
+
+
+def _settings_json(settings: SamplingSettings) -> str:
+    global _settings_text  # the newest only: it is the same object for thousands of tokens
+    if _settings_text is None or _settings_text[0] is not settings:
+        _settings_text = settings, json.dumps(settings_values(settings), separators=(",", ":"))
+    return _settings_text[1]
+
+
+def _token_line(event: ev.TokenEvent) -> str:
+    penalised = event.candidate_adjusted is not event.candidate_logits
+    top = []
+    for candidate in event.candidates:
+        probs = "".join([f'"{stage}":{p:.6g},' for stage, p in candidate.probs.items()])
+        final = "null" if candidate.final is None else f"{candidate.final:.6g}"
+        cut = "null" if candidate.cut_by is None else f'"{candidate.cut_by}"'
+        logit = _number(candidate.logit)
+        if penalised:
+            logit += f',"adjusted":{_number(event.candidate_adjusted[len(top)])}'
+        top.append(
+            f'{{"id":{candidate.token_id},"text":{quoted(candidate.text)},"logit":{logit},'
+            f'"probs":{{{probs}"final":{final}}},"cut_by":{cut}}}'
+        )
+    stages = ",".join([f'["{s.name}",{s.kept_tokens:d},{_number(s.logsumexp)}]' for s in event.stages])
+    u = "null" if event.u is None else _number(event.u)
+    return (
+        f'{{"kind":"token","run_id":{event.run_id:d},"lane":{event.lane:d},"step":{event.step:d},'
+        f'"token_id":{event.token_id:d},"text":{quoted(event.text)},"token_text":{quoted(event.token_text)},'
+        f'"special":{"true" if event.special else "false"},"u":{u},"logprob":{_number(event.logprob)},'
+        f'"final_logprob":{_number(event.final_logprob)},"rank":{event.rank:d},'
+        f'"entropy_nats":{_number(event.entropy_nats)},"final_entropy_nats":{_number(event.final_entropy_nats)},'
+        f'"logsumexp":{_number(event.logsumexp)},"draw_low":{_number(event.draw_low)},'
+        f'"draw_high":{_number(event.draw_high)},"kv_bytes":{event.kv_bytes:d},'
+        f'"kv_allocated_bytes":{event.kv_allocated_bytes:d},"forward_ms":{_number(event.forward_ms)},'
+        f'"sampling_ms":{_number(event.sampling_ms)},"context_used_tokens":{event.context_used_tokens:d},'
+        f'"vocab_size":{event.vocab_size:d},"temperature":{_number(event.temperature)},'
+        f'"stop_cut":{"true" if event.stop_cut else "false"},"settings":{_settings_json(event.settings)},'
+        f'"stages":[{stages}],"top":[{",".join(top)}]}}'
+    )
+
+
+_CUT_CODES = {None: 0} | {name: 1 + index for index, name in enumerate(ev.FILTERS)}
+
+
+class Reader:
+    """Lines → events. Keeps one object for equal settings and texts, so that ten thousand tokens stay small."""
+
+    def __init__(self) -> None:
+        self._settings: dict[tuple[Any, ...], SamplingSettings] = {}
+        self._texts: dict[str, str] = {}
+
+    def event(self, values: dict[str, Any]) -> ev.Event:
+        """The event of a line of a known kind. Raises KeyError, TypeError or ValueError when the line is damaged."""
+        if values["kind"] == "token":
+            return self._token(values)
+        return _built(KINDS[values["kind"]], values)
+
+    def _token(self, v: dict[str, Any]) -> ev.TokenEvent:
+        top = v["top"]
+        ids = array("i", [c["id"] for c in top])
+        logits = _logits([c["logit"] for c in top])
+        penalised = bool(top) and "adjusted" in top[0]
+        stages = tuple(
+            [ev.StageFigures(_one_of(name, ev.STAGES), _int(n), _float(lse)) for name, n, lse in v["stages"]]
+        )
+        if top and (not stages or stages[0].name != "raw"):
+            raise ValueError("the stages do not begin with the raw one")
+        return ev.TokenEvent(
+            run_id=_int(v["run_id"]),
+            lane=_int(v["lane"]),
+            step=_int(v["step"]),
+            token_id=_int(v["token_id"]),
+            text=_str(v["text"]),
+            token_text=self._shared(v["token_text"]),
+            special=_bool(v["special"]),
+            candidate_ids=ids,
+            candidate_logits=logits,
+            candidate_adjusted=_logits([c["adjusted"] for c in top]) if penalised else logits,
+            candidate_cuts=bytes([_CUT_CODES[c["cut_by"]] for c in top]),
+            candidate_texts=tuple([self._shared(c["text"]) for c in top]),
+            logsumexp=_float(v["logsumexp"]),
+            entropy_nats=_float(v["entropy_nats"]),
+            final_entropy_nats=_float(v["final_entropy_nats"]),
+            stages=stages,
+            vocab_size=_int(v["vocab_size"]),
+            rank=_int(v["rank"]),
+            logprob=_float(v["logprob"]),
+            final_logprob=_float(v["final_logprob"]),
+            u=None if v["u"] is None or not math.isfinite(v["u"]) else _float(v["u"]),
+            draw_low=_float(v["draw_low"]),
+            draw_high=_float(v["draw_high"]),
+            temperature=_float(v["temperature"]),
+            settings=self._shared_settings(v["settings"]),
+            forward_ms=_float(v["forward_ms"]),
+            sampling_ms=_float(v["sampling_ms"]),
+            kv_bytes=_int(v["kv_bytes"]),
+            kv_allocated_bytes=_int(v["kv_allocated_bytes"]),
+            context_used_tokens=_int(v["context_used_tokens"]),
+            stop_cut=_bool(v["stop_cut"]),
+        )
+
+    def _shared(self, text: str) -> str:
+        return self._texts.setdefault(text, text) if text.__class__ is str else _str(text)
+
+    def _shared_settings(self, values: dict[str, Any]) -> SamplingSettings:
+        key = tuple(values.items())
+        found = self._settings.get(key)
+        if found is None:
+            found = self._settings[key] = _settings(values)
+        return found
+
+
+def _logits(values: list[Any]) -> array:
+    """A logit that is null is impossible; one that is not finite says nothing either and is taken as that (FIL-22)."""
+    if None in values:
+        values = [-math.inf if value is None else value for value in values]
+    found = array("d", values)
+    if not math.isfinite(math.fsum(found) if math.inf not in found else math.inf):
+        found = array("d", [value if math.isfinite(value) else -math.inf for value in found])
+    return found
+
+
+def _int(value: Any) -> int:
+    if value.__class__ is not int:
+        raise TypeError(f"{value!r:.40} is not a whole number")
+    return value
+
+
+def _float(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if value.__class__ is not float and value.__class__ is not int:
+        raise TypeError(f"{value!r:.40} is not a number")
+    value = float(value)
+    return value if math.isfinite(value) else math.nan
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not a text")
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is neither true nor false")
+    return value
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ValueError(f"{value!r:.40} is not known")
+    return known[known.index(value)]
+
+
+def _settings(values: Any) -> SamplingSettings:
+    values = dict(values)
+    if isinstance(values.get("seed"), str):
+        values["seed"] = int(values["seed"], 16)
+    return SamplingSettings.from_dict(values)
+
+
+# ---------------------------------------------------------------- the other events, by their fields' types
+
+
+def _built(kind: type, values: Any) -> Any:
+    """An object of a dataclass from a line's values; fields that a line lacks take their default."""
+    made = {}
+    for name, (decode, required) in _decoders(kind).items():
+        if name in values:
+            made[name] = decode(values[name])
+        elif required:
+            raise KeyError(name)
+    return kind(**made)
+
+
+_known: dict[type, dict[str, tuple[Callable[[Any], Any], bool]]] = {}
+
+
+def _decoders(kind: type) -> dict[str, tuple[Callable[[Any], Any], bool]]:
+    if kind not in _known:
+        hints = get_type_hints(kind)
+        _known[kind] = {
+            f.name: (_decoder(hints[f.name]), f.default is MISSING and f.default_factory is MISSING)
+            for f in fields(kind)
+        }
+    return _known[kind]
+
+
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    if hint is SamplingSettings:
+        return _settings
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    parts = get_args(hint)
+    if isinstance(hint, UnionType):  # X | None is the only kind of union in events
+        inner = _decoder(next(part for part in parts if part is not NoneType))
+        return lambda value: None if value is None else inner(value)
+    if get_origin(hint) is tuple:
+        if parts[1] is ...:
+            inner = _decoder(parts[0])
+            return lambda value: tuple([inner(item) for item in _list(value)])
+        inners = [_decoder(part) for part in parts]
+        return lambda value: tuple([inner(item) for inner, item in zip(inners, _list(value), strict=True)])
+    if is_dataclass(hint):
+        return lambda value: _built(hint, value)  # type: ignore[arg-type]
+    raise TypeError(f"no way to read {hint} from a line")
+
+
+_SIMPLE: dict[Any, Callable[[Any], Any]] = {int: _int, float: _float, str: _str, bool: _bool}
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.40} is not a list")
+    return value
