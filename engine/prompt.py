@@ -112,7 +112,9 @@ def _raw_ids(session: Session, prompt: str) -> list[int]:
 def _raw_notes(session: Session, prompt: str) -> list[str]:
     notes = []
     if typed := _typed_markers(session, prompt):
-        notes.append(f"The prompt holds {', '.join(typed)} as typed; in raw text such marks are read as special tokens.")
+        notes.append(
+            f"The prompt holds {', '.join(typed)} as typed; in raw text such marks are read as special tokens."
+        )
     if prompt.endswith(" "):
         # TXT-26: the space becomes a token of its own, which texts hardly ever end with.
         notes.append("The prompt ends in a space: most models write better without it.")
@@ -122,9 +124,7 @@ def _raw_notes(session: Session, prompt: str) -> list[str]:
 # ---------------------------------------------------------------- chat
 
 
-def _chat_ids(
-    session: Session, prompt: str, system: str | None, markers_as_text: bool
-) -> tuple[list[int], list[str]]:
+def _chat_ids(session: Session, prompt: str, system: str | None, markers_as_text: bool) -> tuple[list[int], list[str]]:
     if not session.facts.has_chat_template:
         raise PromptRefused("This model has no chat template, so it knows no chat.", "Switch to raw text.")
     notes: list[str] = []
@@ -162,10 +162,12 @@ def _render(session: Session, messages: list[dict[str, str]], add_generation_pro
         return session.tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=add_generation_prompt
         )
-    except Exception as error:  # noqa: BLE001  a template is somebody's program and fails in every way (PRM-22)
+    except Exception as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise PromptRefused(
-            "The model's chat template refused: {said}", "Change the system text or message, or use raw text.", said=said
+            "The model's chat template refused: {said}",
+            "Change the system text or message, or use raw text.",
+            said=said,
         ) from None
 
 

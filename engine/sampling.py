@@ -82,7 +82,9 @@ class Decision:
     draw_high: float
 
 
-def decide(logits: np.ndarray, history: History, settings: SamplingSettings, u: float | None, step: int = 0) -> Decision:
+def decide(
+    logits: np.ndarray, history: History, settings: SamplingSettings, u: float | None, step: int = 0
+) -> Decision:
     """The token that `u` picks under these settings, and why.
 
     logits: float32 [vocab], not changed. u: in [0, 1), None when greedy.
@@ -260,7 +262,7 @@ class _Funnel:
     def _weights_of(self, ids: np.ndarray) -> np.ndarray:
         return np.exp((self.ranking.values[ids].astype(np.float64) - self.top) / self.temperature)
 
-    def _growing(self):  # noqa: ANN202
+    def _growing(self):
         """Ids and weights of ever longer beginnings of what is left, so that few tokens are sorted when few matter."""
         if not self.whole:
             yield self.survivors, self.weights
@@ -353,9 +355,7 @@ class _Funnel:
         return codes
 
 
-def final_probabilities(
-    logits: np.ndarray, history: History, settings: SamplingSettings
-) -> np.ndarray:
+def final_probabilities(logits: np.ndarray, history: History, settings: SamplingSettings) -> np.ndarray:
     """The whole distribution that is drawn from, float64 [vocab]; 1 at the greedy choice. For exports and checks."""
     result = np.zeros(logits.size)
     if settings.greedy:

@@ -119,7 +119,9 @@ class SamplingSettings:
             # 1 and 1.0 must be one setting: the record compares them, and transformers refuses an integer temperature.
             object.__setattr__(self, name, int(value) if allowed.integer else float(value))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SettingsRefused("The seed {seed} is not a whole number.", "Give any integer.", seed=str(self.seed)[:40])
+            raise SettingsRefused(
+                "The seed {seed} is not a whole number.", "Give any integer.", seed=str(self.seed)[:40]
+            )
 
     @property
     def greedy(self) -> bool:

@@ -157,7 +157,7 @@ class RunStore(QObject):
         self.mark()
 
     def set_activity(self, activity: str) -> None:
-        """"paused" and back, or "idle" after a cancelled load: known to whoever pressed the button, not to the engine."""
+        """ "paused" and back, or "idle" after a cancelled load: known to whoever pressed the button, not to the engine."""
         self.activity = activity
         if activity == "idle":
             self.stage, self.load_progress = "", None

@@ -1,0 +1,335 @@
+"""The only place where Qt meets the engine: a QThread, a worker object in it, and the handle the window holds.
+
+Work crosses as frozen objects through signals that are connected to bound methods of QObjects (a lambda as a slot
+would run in the emitter's thread, THR-21). Stop, pause, pace and new settings go through a `Control`, which the loop
+looks at before each token, and not through a slot, which would wait behind the work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QThread, Signal, Slot
+
+from engine.control import Control
+from engine.errors import Cancelled, WorkbenchError
+from engine.events import EngineError, Event, LoadProgress, RunEnd, RunStart
+from engine.settings import LoadPlan, Request
+
+if TYPE_CHECKING:
+    from engine.replay import Recorder
+    from engine.session import Session
+
+log = logging.getLogger(__name__)
+WAIT_ON_CLOSE_MS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    plan: LoadPlan
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    request: Request
+    control: Control
+    record_folder: str  # "": not recorded
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewJob:
+    prompt: str
+    system: str | None
+    raw: bool
+    markers_as_text: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateJob:
+    plan: LoadPlan
+    context_tokens: int | None
+
+
+def told(error: Exception, during: str) -> EngineError:
+    """An exception as plain text. Whoever keeps this keeps no frame and no tensor (MEM-22)."""
+    trace = "".join(traceback.format_exception(error))
+    log.error("%s failed\n%s", during, trace)
+    if isinstance(error, WorkbenchError):
+        fields = tuple((name, str(value)) for name, value in error.fields.items())
+        return EngineError(
+            error.what, error.fix, error.exit_code, during, error.what_template, error.fix_template, fields, trace
+        )
+    said = " ".join(str(error).split())[:300]
+    what = f"Something unexpected happened: {type(error).__name__}: {said}"
+    return EngineError(what, "What was written stands; try again. The log has the details.", 4, during, trace=trace)
+
+
+class Worker(QObject):
+    """Runs in the engine's thread. Every slot catches what its body raises and says it as an event (THR-7)."""
+
+    event = Signal(object)  # engine events
+    previewed = Signal(object)  # PromptPreview
+    estimated = Signal(object)  # Estimate, or EngineError
+    models_found = Signal(object)  # list of ModelChoice
+    recording = Signal(object)  # the Path a run is written to
+    record_problem = Signal(object)  # EngineError
+    finished = Signal(object)  # "load", "run", "unload": the engine is free again
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session: Session | None = None
+        self.recorder: Recorder | None = None
+        self._plan: LoadPlan | None = None
+
+    @Slot(object)
+    def load(self, job: LoadJob) -> None:
+        try:
+            # Said before the first heavy import, so that the window shows progress from the first moment.
+            self.event.emit(LoadProgress("blueprint", 0, 0, 0.0))
+            from engine.loading import load
+
+            self._close_session()
+            self.session = load(job.plan, self.event.emit, job.control)
+            self._plan = job.plan
+            from engine.events import Loaded
+
+            self.event.emit(Loaded(self.session.facts))
+        except Cancelled:
+            pass
+        except Exception as error:  # a thread's edge
+            self.event.emit(told(error, "load"))
+        if self.session is None:
+            self._give_memory_back()
+        self.finished.emit("load")
+
+    @Slot()
+    def unload(self) -> None:
+        try:
+            self._close_session()
+        except Exception as error:  # a thread's edge
+            self.event.emit(told(error, "unload"))
+        self.finished.emit("unload")
+
+    @Slot(object)
+    def run(self, job: RunJob) -> None:
+        starts: list[RunStart] = []
+        ended = 0
+        try:
+            if self.session is None:
+                raise WorkbenchError("No model is loaded.", "Load one first.")
+            from engine.loop import generate
+
+            for event in generate(self.session, job.request, job.control):
+                if isinstance(event, RunStart):
+                    starts.append(event)
+                    if self.recorder is None and job.record_folder:
+                        self._start_recording(job)
+                ended += isinstance(event, RunEnd)
+                self._record(event)
+                self.event.emit(event)
+        except Exception as error:  # a thread's edge
+            self.event.emit(told(error, "prompt" if not starts else "run"))
+            for start in starts[ended:]:
+                self.event.emit(_broken_end(start))
+        self._stop_recording()
+        self.finished.emit("run")
+
+    @Slot(object)
+    def preview(self, job: PreviewJob) -> None:
+        if self.session is None:
+            return
+        try:
+            from engine.prompt import preview
+
+            self.previewed.emit(preview(self.session, job.prompt, job.system, job.raw, job.markers_as_text))
+        except Exception as error:  # a thread's edge
+            self.event.emit(told(error, "prompt"))
+
+    @Slot(object)
+    def estimate(self, job: EstimateJob) -> None:
+        try:
+            from engine.memory import estimate
+
+            plan = job.plan
+            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1))
+        except Exception as error:  # a thread's edge
+            self.estimated.emit(told(error, "estimate"))
+
+    @Slot(object)
+    def find_models(self, folders: tuple[str, ...]) -> None:
+        try:
+            from engine.catalog import find_models
+
+            self.models_found.emit(find_models(folders))
+        except Exception as error:  # a thread's edge
+            self.event.emit(told(error, "catalog"))
+
+    def _close_session(self) -> None:
+        session, self.session = self.session, None
+        if session is not None:
+            self.event.emit(session.close())
+
+    def _give_memory_back(self) -> None:
+        from engine.readings import give_memory_back
+
+        give_memory_back()
+
+    def _start_recording(self, job: RunJob) -> None:
+        from engine.replay import Recorder, free_path, header_of, safe_name
+
+        assert self.session is not None
+        try:
+            folder = Path(job.record_folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            path = free_path(folder, safe_name(job.request.prompt) + ".jsonl")
+            self.recorder = Recorder(path, header_of(self.session.facts, job.request))
+            self.recording.emit(path)
+        except (OSError, WorkbenchError) as error:
+            self.record_problem.emit(told(error, "record"))
+
+    def _record(self, event: Event) -> None:
+        if self.recorder is None:
+            return
+        known = self.recorder.problem
+        self.recorder.take(event)
+        if self.recorder.problem and not known:
+            self.record_problem.emit(told(self.recorder.problem, "record"))
+
+    def _stop_recording(self) -> None:
+        recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            recorder.close()
+
+
+def _broken_end(start: RunStart) -> RunEnd:
+    """Ends a run whose loop itself failed, so that nothing waits for it."""
+    return RunEnd(start.run_id, start.lane, "error", "", "", (), 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+
+
+class Engine(QObject):
+    """The window's handle on the engine. Lives in the window's thread; holds no model."""
+
+    _load = Signal(object)
+    _unload = Signal()
+    _run = Signal(object)
+    _preview = Signal(object)
+    _estimate = Signal(object)
+    _find_models = Signal(object)
+    busy_changed = Signal(object)  # "", "load", "run", "unload"
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.worker = Worker()
+        self._thread = QThread(self)
+        self._thread.setObjectName("engine")
+        self.worker.moveToThread(self._thread)
+        self._load.connect(self.worker.load)
+        self._unload.connect(self.worker.unload)
+        self._run.connect(self.worker.run)
+        self._preview.connect(self.worker.preview)
+        self._estimate.connect(self.worker.estimate)
+        self._find_models.connect(self.worker.find_models)
+        self.worker.finished.connect(self._became_free)
+        self._control = Control()
+        self._pace_s = 0.0
+        self.busy = ""
+        self._next: LoadPlan | None = None  # a load that waits for what it interrupted
+        self._runs = 0
+        self._closed = False
+        self._thread.start()
+
+    def load(self, plan: LoadPlan) -> None:
+        """Loads a model; a run or load that goes on is stopped first, never both at once (LOD-11)."""
+        if self.busy:
+            self._next = plan
+            self._control.cancel()
+            return
+        self._start("load")
+        self._load.emit(LoadJob(plan, self._control))
+
+    def unload(self) -> None:
+        if self.busy:
+            return
+        self._start("unload")
+        self._unload.emit()
+
+    def run(self, request: Request, record_folder: str = "", one_token: bool = False) -> bool:
+        """Starts a run with a number of its own. False when the engine is at work already."""
+        if self.busy or self._closed:
+            return False
+        self._runs += 1
+        self._start("run")
+        self._control.set_pace(self._pace_s)
+        if one_token:
+            self._control.step_once()
+        self._run.emit(RunJob(replace(request, run_id=self._runs), self._control, record_folder))
+        return True
+
+    def stop(self) -> None:
+        """Ends the load or run within one tensor, chunk or token. Harmless when nothing goes on, or twice (THR-5)."""
+        self._control.cancel()
+
+    def pause(self) -> None:
+        self._control.pause()
+
+    def resume(self) -> None:
+        self._control.resume()
+
+    def step_once(self) -> None:
+        self._control.step_once()
+
+    @property
+    def paused(self) -> bool:
+        return self._control.paused
+
+    def set_pace(self, seconds_per_token: float) -> None:
+        self._pace_s = seconds_per_token
+        self._control.set_pace(seconds_per_token)
+
+    def set_settings(self, lane: int, settings: object) -> None:
+        self._control.set_settings(lane, settings)  # type: ignore[arg-type]
+
+    def preview(self, job: PreviewJob) -> None:
+        if self.busy != "run":  # it would wait behind the run and then be stale
+            self._preview.emit(job)
+
+    def estimate(self, job: EstimateJob) -> None:
+        self._estimate.emit(job)
+
+    def find_models(self, folders: tuple[str, ...]) -> None:
+        self._find_models.emit(folders)
+
+    def close(self) -> None:
+        """Cancel, quit, wait. Leaves the process within two seconds even where a library cannot be interrupted."""
+        if self._closed:
+            return
+        self._closed = True
+        self._next = None
+        self._control.cancel()
+        self._thread.quit()
+        if not self._thread.wait(WAIT_ON_CLOSE_MS):
+            # Importing torch or one large forward cannot be broken off. The record is whole up to here.
+            log.info("the engine's thread was still inside a library on close")
+            if recorder := self.worker.recorder:
+                recorder.close()
+            logging.shutdown()
+            os._exit(0)
+
+    def _start(self, what: str) -> None:
+        self._control = Control()
+        self.busy = what
+        self.busy_changed.emit(what)
+
+    @Slot(object)
+    def _became_free(self, _what: object) -> None:
+        self.busy = ""
+        self.busy_changed.emit("")
+        plan, self._next = self._next, None
+        if plan is not None and not self._closed:
+            self.load(plan)

@@ -1,0 +1,99 @@
+"""What is remembered between starts: one JSON file, written by Python's own reader and writer.
+
+Not Qt's settings: their INI files run pickles when they are opened (FIL-24), and they lose large integers (FIL-21).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Preferences:
+    """All that is remembered. A field that is missing, of a wrong type or unknown in the file takes its default."""
+
+    theme: str = "system"  # "light", "dark", "system"
+    motion: bool = True
+    window: str = ""  # geometry and dock layout, base64 of Qt's own bytes
+    layout: str = ""
+    model: str = "default"
+    precision: str = ""
+    device_map: str = "auto"
+    model_folders: list[str] = field(default_factory=list)
+    prompt: str = ""
+    system: str = ""
+    raw: bool = False
+    sampling: dict[str, Any] = field(default_factory=dict)
+    max_new_tokens: int = 256
+    stop: list[str] = field(default_factory=list)
+    seconds_per_token: float = 0.0
+    text_size: int = 0  # points more or less than the base
+    recent_files: list[str] = field(default_factory=list)
+
+
+def preferences_path() -> Path:
+    return Path(platformdirs.user_config_dir("glasswork")) / "settings.json"
+
+
+def runs_folder() -> Path:
+    """Where runs are written while they go on."""
+    return Path(platformdirs.user_data_dir("glasswork")) / "runs"
+
+
+def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
+    """The preferences, and a sentence for the person where the file was damaged (it is kept aside), else ""."""
+    path = path or preferences_path()
+    try:
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(values, dict):
+            raise ValueError("not an object")
+    except FileNotFoundError:
+        return Preferences(), ""
+    # A reader's exceptions are of many kinds (FIL-22): too many digits, too deep, not UTF-8, not readable.
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("the settings file cannot be read: %s", error)
+        aside = path.with_suffix(".damaged.json")
+        with contextlib.suppress(OSError):
+            os.replace(path, aside)
+        return (
+            Preferences(),
+            f"The settings file was damaged, so defaults are used; the old one is kept as {aside.name}.",
+        )
+    preferences, defaults = Preferences(), Preferences()
+    for each in fields(Preferences):
+        value, default = values.get(each.name), getattr(defaults, each.name)
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is type(default) and _elements_fit(value):
+            setattr(preferences, each.name, value)
+    return preferences, ""
+
+
+def _elements_fit(value: object) -> bool:
+    return all(isinstance(item, str) for item in value) if isinstance(value, list) else True
+
+
+def write_preferences(preferences: Preferences, path: Path | None = None) -> bool:
+    """Writes whole or not at all, so that two windows never leave half a file. False where it cannot be written."""
+    path = path or preferences_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix="settings", suffix=".tmp")
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(preferences), file, ensure_ascii=True, indent=1)
+        os.replace(name, path)
+    except OSError as error:
+        log.warning("the settings cannot be written: %s", error)
+        return False
+    return True

@@ -1,0 +1,329 @@
+"""The loop yields what transformers yields, counts what the cache holds, and ends as it should."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import cache as kv
+from engine.control import Control
+from engine.errors import PromptRefused
+from engine.events import PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
+from engine.loading import load
+from engine.loop import generate
+from engine.settings import LoadPlan, Request, SamplingSettings
+from tests.tiny_models import tiny_folder
+
+GREEDY = SamplingSettings(temperature=0.0)
+FAMILIES = ("llama", "qwen2", "gemma3_text", "gpt2", "mistral")
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """Loads each tiny family once, in float32."""
+    loaded = {}
+
+    def get(family, **changes):
+        key = (family, tuple(sorted(changes.items())))
+        if key not in loaded:
+            folder = tiny_folder(tmp_path_factory.mktemp(family), family, **changes)
+            loaded[key] = load(LoadPlan(str(folder), "float32", device_map="cpu"), lambda event: None, Control())
+        return loaded[key]
+
+    yield get
+    for session in loaded.values():
+        session.close()
+
+
+def run(session, request, control=None):
+    return list(generate(session, request, control or Control()))
+
+
+def end_of(events, lane=0):
+    return next(event for event in events if isinstance(event, RunEnd) and event.lane == lane)
+
+
+def tokens_of(events, lane=0):
+    return [event for event in events if isinstance(event, TokenEvent) and event.lane == lane]
+
+
+def reference(session, prompt_ids, count, penalty=1.0):
+    ids = torch.tensor([prompt_ids])
+    out = session.model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=count,
+        do_sample=False,
+        repetition_penalty=penalty,
+        eos_token_id=None,
+    )
+    return out[0, ids.shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_ids_equal_those_of_generate(sessions, family, penalty, monkeypatch):
+    session = sessions(family)
+    monkeypatch.setattr("engine.loop.end_tokens", lambda *_: ())
+    events = run(
+        session,
+        Request(
+            1,
+            "The quick brown fox",
+            raw=True,
+            lanes=(SamplingSettings(temperature=0, repetition_penalty=penalty),),
+            max_new_tokens=200,
+        ),
+    )
+    prompt = [token.token_id for token in events[0].prompt_tokens]
+    assert list(end_of(events).token_ids) == reference(session, prompt, 200, penalty)
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.2])
+def test_the_default_model_writes_what_generate_writes(default_session, penalty):
+    request = Request(
+        1,
+        "Describe how a river shapes the land it crosses.",
+        lanes=(SamplingSettings(temperature=0, repetition_penalty=penalty),),
+        max_new_tokens=200,
+    )
+    events = run(default_session, request)
+    prompt = torch.tensor([[token.token_id for token in events[0].prompt_tokens]])
+    out = default_session.model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=200,
+        do_sample=False,
+        repetition_penalty=penalty,
+    )
+    assert list(end_of(events).token_ids) == out[0, prompt.shape[1] :].tolist()
+
+
+def test_the_default_model_ends_its_turn(default_session):
+    """PRM-25: 25 new tokens, the last is id 2."""
+    end = end_of(run(default_session, Request(1, "Say hi.", lanes=(GREEDY,))))
+    assert (end.reason, end.new_tokens, end.token_ids[-1]) == ("eos", 25, 2)
+    assert "<|im_end|>" not in end.text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kv_bytes_are_those_of_the_entries_in_use(sessions, family, monkeypatch):
+    """Against a cache that transformers fills from the same ids in one piece."""
+    session = sessions(family)
+    monkeypatch.setattr("engine.loop.end_tokens", lambda *_: ())
+    events = run(session, Request(1, "x" * 40, raw=True, lanes=(GREEDY,), max_new_tokens=6))
+    ids = [token.token_id for token in events[0].prompt_tokens] + list(end_of(events).token_ids)
+    for token in tokens_of(events):
+        fed = torch.tensor([ids[: len(events[0].prompt_tokens) + token.step]])
+        out = session.model(fed, use_cache=True)
+        assert token.kv_bytes == kv.bytes_in_use(getattr(out, "cache", None) or out.past_key_values)
+        assert token.kv_allocated_bytes >= token.kv_bytes
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
+def test_a_lane_alone_equals_the_same_lane_in_company(sessions, family):
+    session = sessions(family)
+    lanes = tuple(SamplingSettings(temperature=0.9, top_p=0.95, seed=seed) for seed in range(8))
+    together = run(session, Request(1, "Once", raw=True, lanes=lanes, max_new_tokens=30))
+    for number in (0, 3, 7):
+        alone = run(session, Request(2, "Once", raw=True, lanes=(lanes[number],), max_new_tokens=30))
+        assert end_of(alone).token_ids == end_of(together, number).token_ids
+
+
+def test_lanes_that_end_early_leave_the_others_unharmed(sessions):
+    session = sessions("llama")
+    lanes = tuple(SamplingSettings(temperature=1.0, seed=seed) for seed in range(6))
+    alone = [end_of(run(session, Request(1, "ab", raw=True, lanes=(s,), max_new_tokens=40))) for s in lanes]
+    stop = alone[0].text[5:7]
+    together = run(session, Request(2, "ab", raw=True, lanes=lanes, max_new_tokens=40, stop=(stop,)))
+    assert end_of(together, 0).reason == "stop string"
+    for number, end in enumerate(alone):
+        mine = end_of(together, number)
+        assert mine.token_ids == end.token_ids[: len(mine.token_ids)]
+        if stop not in end.text:
+            assert mine.token_ids == end.token_ids
+
+
+def test_prefill_in_chunks_gives_the_same_text(sessions, monkeypatch):
+    session = sessions("gemma3_text")
+    request = Request(1, "word " * 60, raw=True, lanes=(GREEDY,), max_new_tokens=20)
+    whole = end_of(run(session, request)).token_ids
+    monkeypatch.setattr("engine.loop.FIRST_CHUNK_TOKENS", 7)
+    monkeypatch.setattr("engine.loop.LARGEST_CHUNK_TOKENS", 7)
+    events = run(session, request)
+    progress = [event for event in events if isinstance(event, PrefillProgress)]
+    assert len(progress) > 40
+    assert progress[-1].done_tokens == progress[-1].total_tokens == len(events[0].prompt_tokens)
+    assert end_of(events).token_ids == whole
+
+
+def test_cancel_during_prefill_ends_once_with_nothing_written(sessions, monkeypatch):
+    session, control = sessions("llama"), Control()
+    monkeypatch.setattr("engine.loop.FIRST_CHUNK_TOKENS", 8)
+    events = []
+    for event in generate(session, Request(1, "a" * 100, raw=True), control):
+        events.append(event)
+        if isinstance(event, PrefillProgress):
+            control.cancel()
+    assert [event.reason for event in events if isinstance(event, RunEnd)] == ["cancelled"]
+    assert not tokens_of(events)
+
+
+def test_cancel_during_decode_keeps_the_text_and_ends_within_a_token(sessions):
+    session, control = sessions("llama"), Control()
+    events = []
+    for event in generate(session, Request(1, "a", raw=True, lanes=(GREEDY, GREEDY), max_new_tokens=100), control):
+        events.append(event)
+        if isinstance(event, TokenEvent) and event.step == 4 and event.lane == 0:
+            control.cancel()
+    ends = [event for event in events if isinstance(event, RunEnd)]
+    assert [(end.lane, end.reason, end.new_tokens) for end in ends] == [(0, "cancelled", 5), (1, "cancelled", 5)]
+    assert ends[0].text == "".join(token.text for token in tokens_of(events)) + ends[0].tail_text
+
+
+def test_one_token_at_a_time_and_on_again(sessions):
+    session, control = sessions("llama"), Control()
+    control.step_once()
+    events, stepped = [], threading.Event()
+    done = threading.Event()
+
+    def work():
+        for event in generate(session, Request(1, "a", raw=True, lanes=(GREEDY,), max_new_tokens=5), control):
+            events.append(event)
+            if isinstance(event, TokenEvent):
+                stepped.set()
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for expected in (1, 2, 3):
+        assert stepped.wait(30)
+        stepped.clear()
+        assert not done.wait(0.05)
+        assert len(tokens_of(events)) == expected
+        if expected < 3:
+            control.step_once()
+    control.resume()
+    thread.join(30)
+    assert len(tokens_of(events)) == 5
+
+
+def test_a_paused_run_can_be_cancelled(sessions):
+    control = Control()
+    control.pause()
+    events = []
+    thread = threading.Thread(target=lambda: events.extend(run(sessions("llama"), Request(1, "a", raw=True), control)))
+    thread.start()
+    control.cancel()
+    thread.join(30)
+    assert end_of(events).reason == "cancelled"
+
+
+def test_settings_changed_during_a_run_count_from_the_next_token(sessions):
+    session, control = sessions("llama"), Control()
+    events = []
+    hot = SamplingSettings(temperature=1.5, seed=3)
+    for event in generate(session, Request(1, "a", raw=True, lanes=(GREEDY,), max_new_tokens=6), control):
+        events.append(event)
+        if isinstance(event, TokenEvent) and event.step == 2:
+            control.set_settings(0, hot)
+    changes = [event for event in events if isinstance(event, SettingsChanged)]
+    assert [(change.step, change.settings) for change in changes] == [(3, hot)]
+    assert [token.settings for token in tokens_of(events)] == [GREEDY] * 3 + [hot] * 3
+    assert [token.u is None for token in tokens_of(events)] == [True] * 3 + [False] * 3
+
+
+def test_broken_logits_end_one_lane_with_a_sentence_and_leave_the_other(sessions, monkeypatch):
+    """SAM-7, SAM-22: also at temperature 0."""
+    session = sessions("llama")
+    from engine.forward import GeneralForward
+
+    step = GeneralForward.step
+
+    def broken(self, ids):
+        rows = step(self, ids).copy()
+        if self.lanes == 2:
+            rows[0, 17] = np.nan
+        return rows
+
+    monkeypatch.setattr(GeneralForward, "step", broken)
+    events = run(session, Request(1, "a", raw=True, lanes=(GREEDY, GREEDY), max_new_tokens=5))
+    bad, good = end_of(events, 0), end_of(events, 1)
+    assert bad.reason == "error"
+    assert "step 1" in bad.sentence
+    assert "float16 overflow" in bad.fix
+    assert bad.text == tokens_of(events, 0)[0].text + bad.tail_text
+    assert (good.reason, good.new_tokens) == ("length", 5)
+
+
+def test_an_exception_in_the_model_keeps_the_text_and_no_tensor(sessions, monkeypatch):
+    import gc
+    import weakref
+
+    session = sessions("llama")
+    from engine.forward import GeneralForward
+
+    step, calls, seen = GeneralForward.step, [], []
+
+    def failing(self, ids):
+        calls.append(1)
+        if len(calls) == 3:
+            tensor = torch.ones(10)
+            seen.append(weakref.ref(tensor))
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+        return step(self, ids)
+
+    monkeypatch.setattr(GeneralForward, "step", failing)
+    events = run(session, Request(1, "a", raw=True, lanes=(GREEDY,), max_new_tokens=9))
+    end = end_of(events)
+    assert (end.reason, end.new_tokens, end.sentence) == ("error", 3, "The memory is full.")
+    gc.collect()
+    assert seen[0]() is None
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_full_context_ends_the_run_and_too_long_a_prompt_is_refused(sessions, family):
+    """CAC-7: the same end for absolute and relative positions."""
+    limit = {"n_positions": 32} if family == "gpt2" else {"max_position_embeddings": 32}
+    session = sessions(family, **limit)
+    end = end_of(run(session, Request(1, "a" * 20, raw=True, lanes=(GREEDY,), max_new_tokens=100)))
+    assert (end.reason, end.prompt_tokens + end.new_tokens) == ("context full", 32)
+    with pytest.raises(PromptRefused, match=r"40 .*32"):
+        run(session, Request(1, "a" * 40, raw=True))
+
+
+def test_every_stop_leaves_only_what_comes_before_it(sessions):
+    session = sessions("qwen2")
+    settings = (SamplingSettings(temperature=1.0, seed=11),)
+    free = end_of(run(session, Request(1, "a", raw=True, lanes=settings, max_new_tokens=60)))
+    stop = free.text[10:13]
+    stopped = run(session, Request(2, "a", raw=True, lanes=settings, max_new_tokens=60, stop=(stop,)))
+    end = end_of(stopped)
+    assert end.reason == "stop string"
+    assert end.text == free.text[: free.text.index(stop)]
+    assert tokens_of(stopped)[-1].stop_cut
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(), temperature=st.floats(0.1, 3), top_p=st.floats(0.05, 1), penalty=st.floats(0.8, 1.5))
+def test_the_shown_text_is_the_record_and_the_shares_make_one(sessions, seed, temperature, top_p, penalty):
+    lane = SamplingSettings(temperature=temperature, top_p=top_p, repetition_penalty=penalty, seed=seed)
+    events = run(sessions("llama"), Request(1, "q", raw=True, lanes=(lane,), max_new_tokens=8))
+    assert isinstance(events[0], RunStart)
+    end, tokens = end_of(events), tokens_of(events)
+    assert end.text == "".join(token.text for token in tokens) + end.tail_text
+    assert end.token_ids == tuple(token.token_id for token in tokens)
+    for token in tokens:
+        raw, final = token.others()
+        chosen = [c for c in token.candidates if c.chosen]
+        assert len(chosen) == 1
+        assert chosen[0].final > 0
+        assert token.draw_low <= token.u <= token.draw_high + 1e-9
+        assert sum(c.raw for c in token.candidates) + raw == pytest.approx(1, abs=1e-6)
+        assert sum(c.final or 0 for c in token.candidates) + final == pytest.approx(1, abs=1e-6)
+        assert all((c.final is None) == (c.cut_by is not None) for c in token.candidates)
