@@ -77,7 +77,7 @@ class Worker(QObject):
     previewed = Signal(object)  # PromptPreview
     estimated = Signal(object)  # Estimate, or EngineError
     models_found = Signal(object)  # list of ModelChoice
-    recording = Signal(object)  # the Path a run is written to
+    recording = Signal(object)  # the Recorder of the run that begins
     record_problem = Signal(object)  # EngineError
     finished = Signal(object)  # "load", "run", "unload": the engine is free again
 
@@ -181,17 +181,22 @@ class Worker(QObject):
         give_memory_back()
 
     def _start_recording(self, job: RunJob) -> None:
-        from engine.replay import Recorder, free_path, header_of, safe_name
+        from engine.events import Loaded
+        from engine.file_names import safe_name
+        from engine.replay import ENDING, Recorder, header_of
 
         assert self.session is not None
+        facts = self.session.facts
+        folder = Path(job.record_folder)
         try:
-            folder = Path(job.record_folder)
             folder.mkdir(parents=True, exist_ok=True)
-            path = free_path(folder, safe_name(job.request.prompt) + ".jsonl")
-            self.recorder = Recorder(path, header_of(self.session.facts, job.request))
-            self.recording.emit(path)
-        except (OSError, WorkbenchError) as error:
-            self.record_problem.emit(told(error, "record"))
+        except OSError as error:
+            log.warning("the folder for runs cannot be made: %s", error)  # the recorder says it to the person
+        self.recorder = Recorder(folder / safe_name(job.request.prompt, ENDING), header_of(facts, job.request))
+        self.recorder.take(Loaded(facts))
+        self.recording.emit(self.recorder)
+        if self.recorder.problem:
+            self.record_problem.emit(told(self.recorder.problem, "record"))
 
     def _record(self, event: Event) -> None:
         if self.recorder is None:

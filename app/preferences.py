@@ -68,7 +68,7 @@ def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
             os.replace(path, aside)
         return (
             Preferences(),
-            f"The settings file was damaged, so defaults are used; the old one is kept as {aside.name}.",
+            f"The settings file was damaged; defaults are used, the old one is kept as {aside.name}.",
         )
     preferences, defaults = Preferences(), Preferences()
     for each in fields(Preferences):

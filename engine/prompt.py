@@ -112,9 +112,7 @@ def _raw_ids(session: Session, prompt: str) -> list[int]:
 def _raw_notes(session: Session, prompt: str) -> list[str]:
     notes = []
     if typed := _typed_markers(session, prompt):
-        notes.append(
-            f"The prompt holds {', '.join(typed)} as typed; in raw text such marks are read as special tokens."
-        )
+        notes.append(f"The prompt holds {', '.join(typed)} as typed; raw text reads such marks as special tokens.")
     if prompt.endswith(" "):
         # TXT-26: the space becomes a token of its own, which texts hardly ever end with.
         notes.append("The prompt ends in a space: most models write better without it.")

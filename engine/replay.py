@@ -6,10 +6,13 @@ Imports neither torch nor Qt, so a replay opens on a machine that has no model.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import json
 import logging
 import math
 import os
+import platform
 import re
 import threading
 import time
@@ -19,10 +22,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.errors import FileRefused, SettingsRefused
-from engine.events import Event, MemoryReading, PrefillProgress, RunEnd, RunStart, TokenEvent, Unloaded
+from engine.events import Event, MemoryReading, PrefillProgress, RunEnd, RunStart, SessionFacts, TokenEvent, Unloaded
 from engine.file_names import create_new
-from engine.replay_lines import KINDS, Reader, header_line, line_of
-from engine.settings import SamplingSettings
+from engine.replay_lines import KINDS, Reader, header_line, line_of, seed_value
+from engine.settings import Request, SamplingSettings
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,34 @@ LONGEST_LINE = 64 * 2**20  # characters; a prompt of a million tokens fits
 UNKNOWN_KEPT = 16 * 2**20  # characters of lines of unknown kinds that are kept
 DAMAGED_NAMED = 5  # so many damaged lines are named by number, the others counted
 HOPELESS = 100  # so many damaged lines and nothing else: this is no replay
+
+
+def header_of(facts: SessionFacts, request: Request) -> dict[str, Any]:
+    """What the first line says of a run: the model as it was loaded, what was asked, and the libraries' versions."""
+    return {
+        "model": facts.name,
+        "model_path": facts.model_path,
+        "precision": facts.precision,
+        "device_map": facts.device_map,
+        "devices": list(facts.devices),
+        "seed": seed_value(request.lanes[0].seed),
+        "lanes": list(request.lanes),
+        "prompt": request.prompt,
+        "system": request.system,
+        "raw": request.raw,
+        "stop": list(request.stop),
+        "max_new_tokens": request.max_new_tokens,
+        "versions": library_versions(),
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """The versions that a result may depend on, read from the packages' metadata and without importing them."""
+    found = {"python": platform.python_version()}
+    for name in ("glasswork", "torch", "transformers", "accelerate", "bitsandbytes", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 # ---------------------------------------------------------------- writing

@@ -35,14 +35,13 @@ TEMPLATE = (
 
 
 def byte_tokenizer(template: str | None = TEMPLATE) -> Any:
-    """A byte-level tokenizer without merges: ids 0 to 255 are the bytes, then bos, eos, pad, <|im_start|>, <|im_end|>."""
+    """A byte-level tokenizer without merges: ids 0 to 255 are the bytes, then the special tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     from engine.text import _ALPHABET
 
-    vocabulary = {character: byte for character, byte in _ALPHABET.items()}
-    raw = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    raw = Tokenizer(models.BPE(vocab=dict(_ALPHABET), merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     raw.decoder = decoders.ByteLevel()
     special = ("<s>", "</s>", "<pad>", "<|im_start|>", "<|im_end|>")
