@@ -7,6 +7,7 @@ repaint on it. So a fast model never makes the window paint faster than a screen
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -155,6 +156,14 @@ class RunStore(QObject):
                 self.readings.append(event)
                 del self.readings[:-READINGS_KEPT]
         self.mark()
+
+    def take_replay(self, events: Iterable[ev.Event]) -> None:
+        """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded."""
+        self.runs, self._by_key, self.current = [], {}, None
+        for event in events:
+            self.take(event)
+        self.activity, self.stage = "idle", ""
+        self.show(self.runs[0] if self.runs else None)
 
     def set_activity(self, activity: str) -> None:
         """ "paused" and back, or "idle" after a cancelled load: known to whoever pressed the button, not to the engine."""

@@ -1,0 +1,677 @@
+"""The window: where the panels stand, the menus, and what each command does. Connections are in wiring.py."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import sys
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
+from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QApplication,
+    QDockWidget,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QMainWindow,
+    QMessageBox,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+from widgets.box_view import BoxView
+from widgets.model_panel import ModelChip, ModelPanel
+from widgets.pipeline_strip import PipelineStrip
+from widgets.prompt_panel import PromptPanel
+from widgets.sampling_panel import SamplingPanel
+from widgets.status_line import StatusLine
+from widgets.text_view import TextView
+from widgets.timeline import Timeline
+from widgets.word_view import WordView
+
+from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
+from engine.errors import FileRefused, SettingsRefused
+from engine.events import EngineError, Estimate, Loaded, RunEnd
+from engine.settings import LoadPlan, Request, SamplingSettings
+from widgets import theme
+from widgets.banner import Banner
+from widgets.run_store import Run, RunStore
+
+WORD_BOXES = ("probabilities", "sample")  # boxes whose view is "why this word"
+
+
+class MainWindow(QMainWindow):
+    def __init__(self, preferences: Preferences, note: str = "") -> None:
+        super().__init__()
+        self.preferences = preferences
+        self.setWindowTitle("Glasswork")
+        self.setAcceptDrops(True)
+        self.setObjectName("glasswork")
+        self.store = RunStore(self)
+        self.engine = Engine(self)
+        self.recorder = None  # of the newest run; kept, so that a full disk can be answered after the run
+        self._build()
+        self._build_menus()
+        from app.wiring import connect
+
+        connect(self)
+        self._restore()
+        if note:
+            self.banner.show_note(note)
+
+    # ---------------------------------------------------------------- building
+
+    def _build(self) -> None:
+        self.chip = ModelChip(self.store)
+        self.strip = PipelineStrip(self.store)
+        self.banner = Banner()
+        self.model_panel = ModelPanel(self.store)
+        self.prompt_panel = PromptPanel(self.store)
+        self.sampling_panel = SamplingPanel(self.store)
+        self.text_view = TextView(self.store)
+        self.timeline = Timeline(self.store)
+        self.word_view = WordView(self.store)
+        self.box_view = BoxView(self.store)
+        self.status_line = StatusLine(self.store)
+        self.plots: list[QWidget] = []
+
+        top = QWidget()
+        row = QHBoxLayout(top)
+        row.setContentsMargins(theme.GAP, 8, theme.GAP, 8)
+        row.setSpacing(theme.GAP)
+        row.addWidget(self.chip)
+        row.addWidget(self.strip, 1)
+
+        write = QWidget()
+        column = QVBoxLayout(write)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(theme.GAP)
+        column.addWidget(self.prompt_panel)
+        column.addWidget(self.sampling_panel)
+        column.addStretch(1)
+        self.left = QStackedWidget()
+        self.left.addWidget(_scrolling(write))
+        self.left.addWidget(_scrolling(self.model_panel))
+        self.right = QStackedWidget()
+        self.right.addWidget(self.word_view)
+        self.right.addWidget(self.box_view)
+
+        middle = QSplitter(Qt.Orientation.Vertical)
+        middle.setChildrenCollapsible(False)
+        middle.addWidget(self.text_view)
+        middle.addWidget(self.timeline)
+        middle.setStretchFactor(0, 1)
+        middle.setSizes([500, 110])
+        centre = QWidget()
+        column = QVBoxLayout(centre)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self.banner)
+        column.addWidget(middle, 1)
+        self.setCentralWidget(centre)
+        self.setMenuWidget(self._header(top))
+        self.setDockNestingEnabled(True)
+        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
+        self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
+
+        self.docks = {
+            "write": self._dock("write", self.tr("Model, prompt and sampling"), self.left, "Ctrl+1"),
+            "word": self._dock("word", self.tr("Why this word"), self.right, "Ctrl+2"),
+        }
+        self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.docks["write"])
+        self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.docks["word"])
+        self._plot_holders: dict[str, QVBoxLayout] = {}
+        for number, (name, title) in enumerate(
+            (("memory", self.tr("Memory")), ("kv_cache", self.tr("KV cache")), ("speed", self.tr("Speed"))), start=3
+        ):
+            holder = QWidget()
+            self._plot_holders[name] = QVBoxLayout(holder)
+            self._plot_holders[name].setContentsMargins(0, 0, 0, 0)
+            self.docks[name] = self._dock(name, title, holder, f"Ctrl+{number}")
+            self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.docks[name])
+        self.statusBar().addWidget(self.status_line, 1)
+        self.statusBar().setSizeGripEnabled(False)
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setMinimumSize(QSize(900, 600))
+
+    def _header(self, top: QWidget) -> QWidget:
+        """Menu bar and top row in one widget, above the docks."""
+        header = QWidget()
+        column = QVBoxLayout(header)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        self.menus = self.menuBar()
+        column.addWidget(self.menus)
+        line = QFrame()
+        line.setFrameShape(QFrame.Shape.HLine)
+        line.setProperty("line", True)
+        column.addWidget(top)
+        return header
+
+    def _dock(self, name: str, title: str, widget: QWidget, key: str) -> QDockWidget:
+        dock = QDockWidget(title, self)
+        dock.setObjectName(name)
+        dock.setWidget(_framed(widget))
+        dock.setTitleBarWidget(QWidget(dock))  # panels carry their own titles
+        dock.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
+        dock.toggleViewAction().setShortcut(QKeySequence(key))
+        return dock
+
+    @Slot()
+    def build_plots(self) -> None:
+        """pyqtgraph takes half a second to import, so plots come after the window shows."""
+        if self.plots:
+            return
+        from widgets.plots.kv_cache import KvCachePlot
+        from widgets.plots.memory import MemoryPlot
+        from widgets.plots.speed import SpeedPlot
+
+        for name, kind in (("memory", MemoryPlot), ("kv_cache", KvCachePlot), ("speed", SpeedPlot)):
+            plot = kind(self.store)
+            self.plots.append(plot)
+            self._plot_holders[name].addWidget(plot)
+
+    def _build_menus(self) -> None:
+        bar = self.menus
+        file = bar.addMenu(self.tr("&File"))
+        self.load_action = self._action(file, self.tr("Choose a model…"), "Ctrl+L", self.show_model_panel)
+        self._action(file, self.tr("Open a replay…"), "Ctrl+O", self.open_replay)
+        self.recent_menu = file.addMenu(self.tr("Recent runs"))
+        self.save_action = self._action(file, self.tr("Save replay…"), "Ctrl+S", self.save_replay)
+        file.addSeparator()
+        self._action(file, self.tr("Unload the model"), "", self.engine.unload)
+        self._action(file, self.tr("Quit"), "Ctrl+Q", self.close).setMenuRole(QAction.MenuRole.QuitRole)
+
+        run = bar.addMenu(self.tr("&Run"))
+        self.run_action = self._action(run, self.tr("Run"), "Ctrl+Return", self.start_run)
+        self.step_action = self._action(run, self.tr("One token"), "Ctrl+T", self.one_token)
+        self.pause_action = self._action(run, self.tr("Pause or go on"), "Ctrl+P", self.toggle_pause)
+        self.stop_action = self._action(run, self.tr("Stop"), "Ctrl+.", self.stop)
+        run.addSeparator()
+        self._action(run, self.tr("Previous token"), "Alt+Left", self.previous_token)
+        self._action(run, self.tr("Next token"), "Alt+Right", self.next_token)
+        self._action(run, self.tr("Follow the newest token"), "Alt+End", self.follow)
+
+        view = bar.addMenu(self.tr("&View"))
+        for dock in self.docks.values():
+            view.addAction(dock.toggleViewAction())
+        self._action(view, self.tr("Restore the layout"), "Ctrl+0", self.restore_layout)
+        view.addSeparator()
+        self.theme_actions = QActionGroup(self)
+        for mode, text in (
+            ("light", self.tr("Light")),
+            ("dark", self.tr("Dark")),
+            ("system", self.tr("As the system")),
+        ):
+            action = view.addAction(text)
+            action.setCheckable(True)
+            action.setData(mode)
+            self.theme_actions.addAction(action)
+        self._action(view, self.tr("Switch light and dark"), "Ctrl+D", self.switch_theme)
+        view.addSeparator()
+        self._action(view, self.tr("Larger text"), "Ctrl++", self.text_view.larger)
+        self._action(view, self.tr("Smaller text"), "Ctrl+-", self.text_view.smaller)
+        self.motion_action = view.addAction(self.tr("Motion"))
+        self.motion_action.setCheckable(True)
+
+        help_menu = bar.addMenu(self.tr("&Help"))
+        self._action(help_menu, self.tr("Keyboard"), "F1", self.show_keys)
+        self._action(help_menu, self.tr("Where the log is"), "", self.show_log)
+
+    def _action(self, menu, text: str, key: str, slot) -> QAction:
+        action = menu.addAction(text)
+        if key:
+            action.setShortcut(QKeySequence(key))
+        action.triggered.connect(slot)
+        return action
+
+    # ---------------------------------------------------------------- models
+
+    @Slot()
+    def show_model_panel(self) -> None:
+        self.docks["write"].show()
+        self.left.setCurrentIndex(1)
+        self.model_panel.setFocus()
+
+    @Slot()
+    def toggle_model_panel(self) -> None:
+        self.docks["write"].show()
+        self.left.setCurrentIndex(0 if self.left.currentIndex() else 1)
+
+    @Slot(object)
+    def load(self, plan: LoadPlan) -> None:
+        self.preferences.model = plan.model
+        self.preferences.precision = plan.precision or ""
+        if isinstance(plan.device_map, str):
+            self.preferences.device_map = plan.device_map
+        self.banner.dismiss()
+        self.engine.load(plan)
+
+    @Slot()
+    def start(self) -> None:
+        """What happens once the window is on the screen: the plots, the models that are here, the last model."""
+        self.build_plots()
+        self.engine.find_models(tuple(self.preferences.model_folders))
+        preferences = self.preferences
+        self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map))
+
+    @Slot(object)
+    def estimate(self, plan: LoadPlan) -> None:
+        self.engine.estimate(EstimateJob(plan, None))
+
+    @Slot(object)
+    def show_estimate(self, answer: Estimate | EngineError) -> None:
+        self.model_panel.set_estimate(answer)
+
+    @Slot(object)
+    def add_model_folder(self, folder: object) -> None:
+        if str(folder) not in self.preferences.model_folders:
+            self.preferences.model_folders.append(str(folder))
+        self.engine.find_models(tuple(self.preferences.model_folders))
+
+    @Slot(object)
+    def engine_event(self, event: object) -> None:
+        """What the store does not show by itself: errors, and which side of the left column is wanted."""
+        if isinstance(event, Loaded):
+            self.left.setCurrentIndex(0)
+            self.ask_preview()
+        elif isinstance(event, EngineError):
+            self.banner.show_error(event)
+            if event.during == "load":
+                self.left.setCurrentIndex(1)
+        elif isinstance(event, RunEnd) and event.reason == "error" and event.sentence:
+            self.banner.show_error(EngineError(event.sentence, event.fix, 4, "run"))
+
+    @Slot(object)
+    def busy_changed(self, busy: object) -> None:
+        if not busy:
+            self.store.set_activity("idle")
+        elif busy == "load":
+            self.store.set_activity("loading")
+
+    # ---------------------------------------------------------------- running
+
+    def request(self) -> Request:
+        """What the panels ask for. Raises SettingsRefused where they cannot be run."""
+        return Request(
+            run_id=0,
+            prompt=self.prompt_panel.prompt(),
+            system=self.prompt_panel.system(),
+            raw=self.prompt_panel.raw(),
+            lanes=(self.sampling_panel.settings(),),
+            max_new_tokens=self.sampling_panel.max_new_tokens(),
+            stop=self.sampling_panel.stop_strings(),
+            markers_as_text=self.prompt_panel.markers_as_text(),
+        )
+
+    @Slot()
+    def start_run(self) -> None:
+        self._begin(one_token=False)
+
+    def _begin(self, one_token: bool) -> None:
+        if self.store.facts is None or self.engine.busy:
+            return
+        self.banner.dismiss()
+        try:
+            request = self.request()
+        except SettingsRefused as error:
+            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return
+        self.prompt_panel.remember()
+        if self.engine.run(request, str(runs_folder()), one_token):
+            self.store.set_activity("prefill")
+
+    @Slot()
+    def one_token(self) -> None:
+        """One token more; starts a run that pauses after its first token when none goes on."""
+        if self.engine.busy == "run":
+            self.store.select(None)
+            self.engine.step_once()
+            self.store.set_activity("paused")
+        else:
+            self._begin(one_token=True)
+
+    @Slot()
+    def toggle_pause(self) -> None:
+        if self.engine.busy != "run":
+            return
+        if self.engine.paused:
+            self.engine.resume()
+            self.store.set_activity("decode")
+        else:
+            self.engine.pause()
+            self.store.set_activity("paused")
+
+    @Slot()
+    def stop(self) -> None:
+        self.engine.stop()
+
+    @Slot(object)
+    def use_settings(self, settings: SamplingSettings) -> None:
+        """A slider moved: from the next token on (SAM-10)."""
+        self.engine.set_settings(0, settings)
+
+    @Slot(object)
+    def set_pace(self, seconds_per_token: object) -> None:
+        self.engine.set_pace(float(seconds_per_token))  # type: ignore[arg-type]
+
+    @Slot()
+    def ask_preview(self) -> None:
+        panel = self.prompt_panel
+        self.engine.preview(PreviewJob(panel.prompt(), panel.system(), panel.raw(), panel.markers_as_text()))
+
+    @Slot()
+    def previous_token(self) -> None:
+        if (step := self.store.selected_step) is not None:
+            self.store.select(step - 1)
+
+    @Slot()
+    def next_token(self) -> None:
+        if (step := self.store.selected_step) is not None:
+            self.store.select(step + 1)
+
+    @Slot()
+    def follow(self) -> None:
+        self.store.select(None)
+
+    @Slot(object)
+    def show_box(self, name: object) -> None:
+        self.docks["word"].show()
+        if name in WORD_BOXES:
+            self.right.setCurrentWidget(self.word_view)
+        else:
+            self.box_view.show_box(str(name))
+            self.right.setCurrentWidget(self.box_view)
+
+    # ---------------------------------------------------------------- replays
+
+    @Slot(object)
+    def recording_started(self, recorder: object) -> None:
+        self.recorder = recorder
+
+    @Slot(object)
+    def recording_failed(self, problem: EngineError) -> None:
+        self.banner.show_error(problem, self.tr("Choose another place…"), self.move_recording)
+
+    @Slot()
+    def move_recording(self) -> None:
+        """A full disk: the run went on in memory, and all of it is written to the place the person names (FIL-3)."""
+        if self.recorder is None:
+            return
+        path, _ = QFileDialog.getSaveFileName(self, self.tr("Save replay"), str(Path.home()), _replay_filter(self))
+        if path:
+            if self.recorder.move_to(path):
+                self.banner.show_note(self.tr("The whole run is saved in {path}.").format(path=path))
+            else:
+                problem = self.recorder.problem
+                self.recording_failed(EngineError(problem.what, problem.fix, problem.exit_code, "record"))
+
+    @Slot()
+    def save_replay(self) -> None:
+        if self.store.current is None:
+            self.banner.show_note(self.tr("There is no run to save yet: press Run first."))
+            return
+        path, _ = QFileDialog.getSaveFileName(self, self.tr("Save replay"), str(Path.home()), _replay_filter(self))
+        if path:
+            self.save_replay_to(Path(path))
+
+    def save_replay_to(self, path: Path) -> bool:
+        """Writes the current run as it stands. False, with a banner, when that fails."""
+        from engine.replay import Recorder
+
+        run = self.store.current
+        header = self.replay_header or {"model": self.store.facts.name if self.store.facts else ""}
+        if run is None:
+            return False
+        recorder = Recorder(path, header, replace=True)
+        if self.store.facts is not None:
+            recorder.take(Loaded(self.store.facts))
+        for event in (run.start, *run.prefill, *_in_order(run)):
+            recorder.take(event)
+        if run.end is not None:
+            recorder.take(run.end)
+        recorder.close()
+        if problem := recorder.problem:
+            self.banner.show_error(
+                EngineError(problem.what, problem.fix, problem.exit_code, "record"),
+                self.tr("Choose another place…"),
+                self.save_replay,
+            )
+            return False
+        self.banner.show_note(self.tr("Saved in {path}.").format(path=recorder.path))
+        return True
+
+    @property
+    def replay_header(self) -> dict | None:
+        from engine.replay import header_of
+
+        run, facts = self.store.current, self.store.facts
+        if run is None or facts is None:
+            return None
+        start = run.start
+        return header_of(
+            facts,
+            Request(
+                start.run_id,
+                start.prompt,
+                lanes=(start.settings,),
+                max_new_tokens=start.max_new_tokens,
+                stop=start.stop,
+            ),
+        )
+
+    @Slot()
+    def open_replay(self) -> None:
+        folder = runs_folder() if runs_folder().is_dir() else Path.home()
+        path, _ = QFileDialog.getOpenFileName(self, self.tr("Open a replay"), str(folder), _replay_filter(self))
+        if path:
+            self.open_replay_file(Path(path))
+
+    def open_replay_file(self, path: Path) -> bool:
+        """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot."""
+        from engine.replay import read_replay
+
+        QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
+        try:
+            replay = read_replay(path)
+        except FileRefused as error:
+            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "replay"))
+            return False
+        finally:
+            QApplication.restoreOverrideCursor()
+        self.store.take_replay(replay.events)
+        notes = [note for note in (replay.damage, *replay.notes) if note]
+        self.banner.show_note(" ".join(notes) if notes else self.tr("Replay: {name}").format(name=path.name))
+        self._remember_file(path)
+        return True
+
+    def _remember_file(self, path: Path) -> None:
+        recent = [str(path), *(name for name in self.preferences.recent_files if name != str(path))][:10]
+        self.preferences.recent_files = recent
+
+    @Slot()
+    def fill_recent(self) -> None:
+        self.recent_menu.clear()
+        for name in self.preferences.recent_files:
+            self.recent_menu.addAction(Path(name).name.replace("&", "&&")).setData(name)
+        if not self.preferences.recent_files:
+            self.recent_menu.addAction(self.tr("None yet")).setEnabled(False)
+
+    @Slot(QAction)
+    def open_recent(self, action: QAction) -> None:
+        if action.data():
+            self.open_replay_file(Path(action.data()))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        for url in event.mimeData().urls():
+            path = Path(url.toLocalFile())
+            if path.is_dir() or path.suffix.lower() == ".gguf":
+                self.load(LoadPlan(str(path)))
+            else:
+                self.open_replay_file(path)
+            return
+
+    # ---------------------------------------------------------------- looks
+
+    @Slot(QAction)
+    def choose_theme(self, action: QAction) -> None:
+        self.preferences.theme = action.data()
+        theme.set_mode(action.data())
+
+    @Slot()
+    def switch_theme(self) -> None:
+        mode = "light" if theme.current().dark else "dark"
+        for action in self.theme_actions.actions():
+            action.setChecked(action.data() == mode)
+        self.preferences.theme = mode
+        theme.set_mode(mode)
+
+    @Slot(bool)
+    def set_motion(self, on: bool) -> None:
+        theme.motion = on
+        self.preferences.motion = on
+
+    @Slot()
+    def restore_layout(self) -> None:
+        for dock in self.docks.values():
+            dock.setFloating(False)
+            dock.show()
+        width, height = self.width(), self.height()
+        side = max(270, min(320, width // 5))
+        why = max(300, min(400, width // 4))
+        self.resizeDocks([self.docks["write"], self.docks["word"]], [side, why], Qt.Orientation.Horizontal)
+        below = [self.docks[name] for name in ("memory", "kv_cache", "speed")]
+        self.resizeDocks(below, [width // 3] * 3, Qt.Orientation.Horizontal)
+        self.resizeDocks(below, [max(150, height // 4)] * 3, Qt.Orientation.Vertical)
+
+    @Slot()
+    def show_keys(self) -> None:
+        """Every act and its key, as the menus have them."""
+        lines = []
+        for menu in self.menus.actions():
+            for action in menu.menu().actions() if menu.menu() else ():
+                if not action.shortcut().isEmpty():
+                    key = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+                    lines.append(f"{key}\t{action.text().replace('&', '')}")
+        self._message(self.tr("Keyboard"), "\n".join(lines))
+
+    @Slot()
+    def show_log(self) -> None:
+        from engine.logs import log_path
+
+        self._message(self.tr("Log"), str(log_path()))
+
+    def _message(self, title: str, text: str) -> None:
+        box = QMessageBox(self)
+        box.setWindowTitle(title)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(text)
+        box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.open()
+
+    # ---------------------------------------------------------------- remembering
+
+    def _restore(self) -> None:
+        p = self.preferences
+        for action in self.theme_actions.actions():
+            action.setChecked(action.data() == p.theme)
+        theme.motion = p.motion
+        self.motion_action.setChecked(p.motion)
+        self.resize(1440, 900)
+        self.restore_layout()
+        for stored, restore in ((p.window, self.restoreGeometry), (p.layout, self.restoreState)):
+            if stored:
+                with contextlib.suppress(ValueError):
+                    restore(QByteArray(base64.b64decode(stored)))
+        self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
+        with contextlib.suppress(SettingsRefused, TypeError):
+            self.sampling_panel.restore(
+                SamplingSettings.from_dict(p.sampling), p.max_new_tokens, tuple(p.stop), p.seconds_per_token
+            )
+        self.engine.set_pace(p.seconds_per_token)
+        self.text_view.set_size_step(p.text_size)
+
+    def remember(self) -> None:
+        p = self.preferences
+        p.window = base64.b64encode(self.saveGeometry().data()).decode()
+        p.layout = base64.b64encode(self.saveState().data()).decode()
+        p.prompt, p.system = self.prompt_panel.prompt(), self.prompt_panel.system() or ""
+        p.raw = self.prompt_panel.raw()
+        p.sampling = self.sampling_panel.settings().as_dict()
+        p.max_new_tokens = self.sampling_panel.max_new_tokens()
+        p.stop = list(self.sampling_panel.stop_strings())
+        p.seconds_per_token = self.sampling_panel.pace()
+        p.text_size = self.text_view.size_step()
+        write_preferences(p)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Cancel, quit, wait; then the window may go."""
+        self.remember()
+        self.hide()  # gone at once for the person, while the engine comes to its end
+        self.engine.close()
+        super().closeEvent(event)
+
+
+def _in_order(run: Run):
+    """Tokens and changes of settings as they came."""
+    changes = sorted(run.changes, key=lambda change: change.step)
+    for token in run.tokens:
+        while changes and changes[0].step <= token.step:
+            yield changes.pop(0)
+        yield token
+
+
+def _scrolling(widget: QWidget) -> QScrollArea:
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(widget)
+    return area
+
+
+def _framed(widget: QWidget) -> QWidget:
+    """Gives a dock's content its share of the gap between panels."""
+    frame = QWidget()
+    layout = QVBoxLayout(frame)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.addWidget(widget)
+    return frame
+
+
+def _replay_filter(widget: QWidget) -> str:
+    return widget.tr("Replays (*.jsonl);;All files (*)")
+
+
+def run_window(replay: str | None = None) -> int:
+    """Opens the window and runs until it is closed. Returns the exit code."""
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(app, QApplication)
+    app.setApplicationName("Glasswork")
+    app.setQuitOnLastWindowClosed(True)
+    preferences, note = read_preferences()
+    theme.set_mode(preferences.theme if preferences.theme in ("light", "dark", "system") else "system")
+    theme.apply(app)
+    window = MainWindow(preferences, note)
+    window.show()
+    from engine.logs import start_logging
+
+    start_logging()
+    if replay is not None:
+        QTimer.singleShot(0, window.build_plots)
+        window.open_replay_file(Path(replay))
+    else:
+        QTimer.singleShot(0, window.start)
+    code = app.exec()
+    window.engine.close()
+    return code

@@ -1,0 +1,70 @@
+"""Every connection between engine, store and widgets. One readable list; only bound methods of QObjects (THR-2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Slot
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+    from widgets.run_store import RunStore
+
+READ_EVERY_MS = 500
+
+
+def connect(window: MainWindow) -> None:
+    """Connects a new window."""
+    engine, worker, store = window.engine, window.engine.worker, window.store
+
+    # engine → store → views (views listen to the store by themselves)
+    worker.event.connect(store.take)
+    worker.event.connect(window.engine_event)
+    engine.busy_changed.connect(window.busy_changed)
+    worker.previewed.connect(window.prompt_panel.set_preview)
+    worker.estimated.connect(window.show_estimate)
+    worker.models_found.connect(window.model_panel.set_choices)
+    worker.recording.connect(window.recording_started)
+    worker.record_problem.connect(window.recording_failed)
+    window.meter = MemoryMeter(store, window)
+
+    # hands → engine
+    window.model_panel.load_requested.connect(window.load)
+    window.model_panel.unload_requested.connect(engine.unload)
+    window.model_panel.cancel_requested.connect(window.stop)
+    window.model_panel.estimate_requested.connect(window.estimate)
+    window.model_panel.folder_chosen.connect(window.add_model_folder)
+    window.chip.clicked.connect(window.toggle_model_panel)
+    window.prompt_panel.preview_requested.connect(window.ask_preview)
+    window.prompt_panel.run_requested.connect(window.start_run)
+    window.sampling_panel.settings_changed.connect(window.use_settings)
+    window.sampling_panel.run_requested.connect(window.start_run)
+    window.sampling_panel.step_requested.connect(window.one_token)
+    window.sampling_panel.pause_toggled.connect(window.toggle_pause)
+    window.sampling_panel.stop_requested.connect(window.stop)
+    window.sampling_panel.pace_changed.connect(window.set_pace)
+    window.strip.box_clicked.connect(window.show_box)
+
+    # menus
+    window.theme_actions.triggered.connect(window.choose_theme)
+    window.motion_action.toggled.connect(window.set_motion)
+    window.recent_menu.aboutToShow.connect(window.fill_recent)
+    window.recent_menu.triggered.connect(window.open_recent)
+
+
+class MemoryMeter(QObject):
+    """Reads this process's and the machine's memory twice a second and tells the store."""
+
+    def __init__(self, store: RunStore, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._store = store
+        self._timer = QTimer(self)
+        self._timer.setInterval(READ_EVERY_MS)
+        self._timer.timeout.connect(self.read)
+        self._timer.start()
+
+    @Slot()
+    def read(self) -> None:
+        from engine.readings import read_memory
+
+        self._store.take(read_memory())
