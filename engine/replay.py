@@ -16,15 +16,15 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.errors import FileRefused, SettingsRefused
+from engine.errors import FileRefused
 from engine.events import Event, MemoryReading, PrefillProgress, RunEnd, RunStart, SessionFacts, TokenEvent, Unloaded
 from engine.file_names import create_new
-from engine.replay_lines import KINDS, Reader, header_line, line_of, seed_value
+from engine.replay_lines import DAMAGED, KINDS, Reader, built, header_line, line_of, seed_value
 from engine.settings import Request, SamplingSettings
 
 log = logging.getLogger(__name__)
@@ -127,9 +127,13 @@ class Recorder:
     def _open(self, path: Path, replace: bool) -> None:
         self.problem, self.path = None, path
         try:
-            if replace:
-                path.unlink(missing_ok=True)
-            self._file, self.path = create_new(path)
+            if replace and (path.is_symlink() or (path.exists() and not path.is_file())):
+                # A device, a pipe or a link is written through: /dev/null must survive a recording made by root.
+                self._file = open(path, "wb", buffering=0)  # type: ignore[assignment]
+            else:
+                if replace:
+                    path.unlink(missing_ok=True)
+                self._file, self.path = create_new(path)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             self._fail(error)
             return
@@ -196,10 +200,19 @@ class Replay:
     notes: tuple[str, ...] = ()
     unknown: tuple[tuple[int, str], ...] = ()
 
+    @property
+    def facts(self) -> SessionFacts | None:
+        """What the header tells of the model; None where it does not."""
+        try:
+            return built(SessionFacts, self.header["facts"])
+        except DAMAGED:
+            return None
 
-def read_replay(path: Path | str) -> Replay:
+
+def read_replay(path: Path | str, progress: Callable[[int, int], None] | None = None) -> Replay:
     """Opens a replay. Damaged lines are left out and named in `damage`; lanes without an end get one that says so.
 
+    progress: called now and then with (bytes read, bytes in all); what it raises stops the reading.
     Raises FileRefused when the file cannot be read, is no replay, or was made by a newer version that this one
     cannot follow.
     """
@@ -207,7 +220,7 @@ def read_replay(path: Path | str) -> Replay:
     try:
         # Only CR, LF or both end a line; str.splitlines would also break at U+2028 inside a text.
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
-            return _Opening(path).read(_lines(file))
+            return _Opening(path).read(_lines(file, progress))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         said = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise FileRefused(
@@ -215,11 +228,14 @@ def read_replay(path: Path | str) -> Replay:
         ) from None
 
 
-def _lines(file: Any) -> Iterator[tuple[int, str | None, bool]]:
+def _lines(file: Any, progress: Callable[[int, int], None] | None) -> Iterator[tuple[int, str | None, bool]]:
     """(number, text, whole) of each line; None for one that is too long, so that memory stays bounded (FIL-2)."""
     number = 0
+    size = os.fstat(file.fileno()).st_size
     while text := file.readline(LONGEST_LINE):
         number += 1
+        if progress is not None and number % 256 == 0:
+            progress(file.buffer.tell(), size)
         whole = text.endswith("\n")
         if not whole and len(text) == LONGEST_LINE:
             while (more := file.readline(LONGEST_LINE)) and not more.endswith("\n"):
@@ -307,7 +323,7 @@ class _Opening:
             return bool(self.header)  # a stranger's file may have kinds of its own
         try:
             event = self.reader.event(found)
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, SettingsRefused):
+        except DAMAGED:
             return False
         self._add(event)
         return True

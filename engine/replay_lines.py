@@ -11,11 +11,15 @@ import re
 from array import array
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from json.encoder import encode_basestring as quoted
+from functools import cache
+from json.encoder import encode_basestring
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from engine import events as ev
+from engine.errors import SettingsRefused
 from engine.settings import SamplingSettings
 
 KINDS: dict[str, type] = {
@@ -34,26 +38,32 @@ _KIND_OF = {kind: name for name, kind in KINDS.items()}
 
 # Halves of characters are no UTF-8; the others are ends of a line for some tools. Both can stand only inside strings.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_SEED_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
+_DECIMAL_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
 
 
 def header_line(header: dict[str, Any]) -> bytes:
     """The first line. `header` may hold anything that JSON can, and settings."""
-    return _bytes(json.dumps(_plain(header), ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return _json(header)
 
 
 def line_of(event: ev.Event) -> bytes:
     """The line of an event, with its end."""
     if isinstance(event, ev.TokenEvent):
-        return _bytes(_token_line(event))
-    values = {"kind": _KIND_OF[type(event)]} | _plain(event)
-    return _bytes(json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+        return _token_line(event).encode() + b"\n"
+    return _json({"kind": _KIND_OF[type(event)]} | _plain(event))
 
 
-def _bytes(line: str) -> bytes:
-    if not line.isascii():
-        line = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
-    return line.encode() + b"\n"
+def _escaped(text: str) -> str:
+    return text if text.isascii() else _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _quoted(text: str) -> str:
+    return _escaped(encode_basestring(text))
+
+
+def _json(value: Any) -> bytes:
+    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _escaped(text).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:
@@ -68,20 +78,27 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return seed_value(value)
     return value
 
 
 def settings_values(settings: SamplingSettings) -> dict[str, Any]:
-    """Settings as JSON has them; a seed too long for a decimal number is a hexadecimal string (FIL-21)."""
+    """Settings as JSON has them."""
     return {**settings.as_dict(), "seed": seed_value(settings.seed)}
 
 
-def seed_value(seed: int) -> int | str:
-    return seed if seed.bit_length() <= _SEED_BITS else hex(seed)
+def seed_value(value: int) -> int | str:
+    """A whole number as JSON has it; one too long for decimal digits is a hexadecimal string (FIL-21)."""
+    return value if value.bit_length() <= _DECIMAL_BITS else hex(value)
 
 
 # ---------------------------------------------------------------- tokens
 # By hand, since there are many and each holds some forty alternatives.
+
+TOP = 20  # alternatives spelled out; the others are packed in columns, which takes a quarter of the time and place
+
+_packed = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _number(value: float) -> str:
@@ -89,35 +106,13 @@ def _number(value: float) -> str:
     return float.__repr__(float(value)) if math.isfinite(value) else "null"
 
 
-_settings_text: tuple[SamplingSettings, str] | None = None
-
-
-def _settings_json(settings: SamplingSettings) -> str:
-    global _settings_text  # the newest only: it is the same object for thousands of tokens
-    if _settings_text is None or _settings_text[0] is not settings:
-        _settings_text = settings, json.dumps(settings_values(settings), separators=(",", ":"))
-    return _settings_text[1]
-
-
 def _token_line(event: ev.TokenEvent) -> str:
-    penalised = event.candidate_adjusted is not event.candidate_logits
-    top = []
-    for candidate in event.candidates:
-        probs = "".join([f'"{stage}":{p:.6g},' for stage, p in candidate.probs.items()])
-        final = "null" if candidate.final is None else f"{candidate.final:.6g}"
-        cut = "null" if candidate.cut_by is None else f'"{candidate.cut_by}"'
-        logit = _number(candidate.logit)
-        if penalised:
-            logit += f',"adjusted":{_number(event.candidate_adjusted[len(top)])}'
-        top.append(
-            f'{{"id":{candidate.token_id},"text":{quoted(candidate.text)},"logit":{logit},'
-            f'"probs":{{{probs}"final":{final}}},"cut_by":{cut}}}'
-        )
     stages = ",".join([f'["{s.name}",{s.kept_tokens:d},{_number(s.logsumexp)}]' for s in event.stages])
+    top, more = _alternatives(event)
     u = "null" if event.u is None else _number(event.u)
     return (
         f'{{"kind":"token","run_id":{event.run_id:d},"lane":{event.lane:d},"step":{event.step:d},'
-        f'"token_id":{event.token_id:d},"text":{quoted(event.text)},"token_text":{quoted(event.token_text)},'
+        f'"token_id":{event.token_id:d},"text":{_quoted(event.text)},"token_text":{_quoted(event.token_text)},'
         f'"special":{"true" if event.special else "false"},"u":{u},"logprob":{_number(event.logprob)},'
         f'"final_logprob":{_number(event.final_logprob)},"rank":{event.rank:d},'
         f'"entropy_nats":{_number(event.entropy_nats)},"final_entropy_nats":{_number(event.final_entropy_nats)},'
@@ -127,9 +122,88 @@ def _token_line(event: ev.TokenEvent) -> str:
         f'"sampling_ms":{_number(event.sampling_ms)},"context_used_tokens":{event.context_used_tokens:d},'
         f'"vocab_size":{event.vocab_size:d},"temperature":{_number(event.temperature)},'
         f'"stop_cut":{"true" if event.stop_cut else "false"},"settings":{_settings_json(event.settings)},'
-        f'"stages":[{stages}],"top":[{",".join(top)}]}}'
+        f'"stages":[{stages}],"top":[{top}]{more}}}'
     )
 
+
+def _alternatives(event: ev.TokenEvent) -> tuple[str, str]:
+    """What stands in "top", and the packed rest. The chosen one is always in "top"; probabilities as in Candidate."""
+    ids, logits, adjusted = event.candidate_ids, event.candidate_logits, event.candidate_adjusted
+    cuts, texts = event.candidate_cuts, event.candidate_texts
+    names = tuple([figures.name for figures in event.stages])
+    penalised, drawn = adjusted is not logits, event.u is not None
+    shown, rest = list(range(min(TOP, len(ids)))), list(range(TOP, len(ids)))
+    if event.token_id in ids[TOP:]:
+        shown.append(ids.index(event.token_id, TOP))
+        rest.remove(shown[-1])
+    shapes, values = [], []
+    for i, probs in zip(shown, _probabilities(event, shown), strict=True):
+        cut = cuts[i]
+        shape, reached = _template(names, cut, penalised, drawn)
+        shapes.append(shape)
+        values += ids[i], _quoted(texts[i]), logits[i]
+        if penalised:
+            values.append(adjusted[i])
+        values += probs[:reached]
+        if not cut:
+            values.append(probs[-1] if drawn else float(ids[i] == event.token_id))
+    shape = ",".join(shapes)
+    if any([value.__class__ is float and not math.isfinite(value) for value in values]):
+        shape = shape.replace("%.6g", "%s")
+        values = ["null" if v.__class__ is float and not math.isfinite(v) else v for v in values]
+    top = shape % tuple(values)
+    if not rest:
+        return top, ""
+    more = f',"more":{{"ids":{_packed([ids[i] for i in rest])},"texts":[{",".join([_quoted(texts[i]) for i in rest])}]'
+    more += f',"logits":{_packed(_nulls(logits, rest))}'
+    if penalised:
+        more += f',"adjusted":{_packed(_nulls(adjusted, rest))}'
+    more += f',"cuts":{_packed([cuts[i] for i in rest])}'
+    if len(shown) > TOP:
+        more += f',"chosen_at":{shown[-1]}'
+    return top, more + "}"
+
+
+def _probabilities(event: ev.TokenEvent, places: list[int]) -> list[list[float]]:
+    """For each of these alternatives its probability at each stage, as events.Candidate has them."""
+    raw = np.array(event.candidate_logits)[places]
+    changed = np.array(event.candidate_adjusted)[places]
+    columns, scale = [], 1.0
+    for figures in event.stages:
+        if figures.name == "temperature":
+            scale = 1.0 / event.temperature
+        columns.append((raw if figures.name == "raw" else changed * scale) - figures.logsumexp)
+    return np.exp(np.minimum(columns, 0.0)).T.tolist() if columns else [[] for _ in places]
+
+
+def _nulls(values: array, rest: list[int]) -> list[float | None]:
+    return [values[i] if math.isfinite(values[i]) else None for i in rest]
+
+
+@cache
+def _template(stages: tuple[str, ...], cut: int, penalised: bool, drawn: bool) -> tuple[str, int]:
+    """The shape of one alternative for `%`, and how many stages it has a probability at."""
+    cut_by = ev.FILTERS[cut - 1] if cut else None
+    reached = stages[: stages.index(cut_by)] if cut_by in stages else stages
+    probs = "".join([f'"{name}":%.6g,' for name in reached])
+    logit = '"logit":%s,"adjusted":%s' if penalised else '"logit":%s'
+    final, by = ("null", f'"{cut_by}"') if cut_by else ("%.6g", "null")
+    return f'{{"id":%d,"text":%s,{logit},"probs":{{{probs}"final":{final}}},"cut_by":{by}}}', len(reached)
+
+
+_settings_text: tuple[SamplingSettings, str] | None = None
+
+
+def _settings_json(settings: SamplingSettings) -> str:
+    global _settings_text  # the newest only: it is the same object for thousands of tokens
+    known = _settings_text
+    if known is None or known[0] is not settings:
+        known = _settings_text = settings, json.dumps(settings_values(settings), separators=(",", ":"))
+    return known[1]
+
+
+# What reading a line raises when it does not hold what it should.
+DAMAGED = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, SettingsRefused)
 
 _CUT_CODES = {None: 0} | {name: 1 + index for index, name in enumerate(ev.FILTERS)}
 
@@ -145,13 +219,19 @@ class Reader:
         """The event of a line of a known kind. Raises KeyError, TypeError or ValueError when the line is damaged."""
         if values["kind"] == "token":
             return self._token(values)
-        return _built(KINDS[values["kind"]], values)
+        return built(KINDS[values["kind"]], values)
 
     def _token(self, v: dict[str, Any]) -> ev.TokenEvent:
-        top = v["top"]
-        ids = array("i", [c["id"] for c in top])
-        logits = _logits([c["logit"] for c in top])
-        penalised = bool(top) and "adjusted" in top[0]
+        top, more = v["top"], v.get("more")
+        ids, texts = [c["id"] for c in top], [c["text"] for c in top]
+        raw, cuts = [c["logit"] for c in top], [_CUT_CODES[c["cut_by"]] for c in top]
+        changed = [c["adjusted"] for c in top] if top and "adjusted" in top[0] else None
+        if more is not None:
+            columns = [(ids, more["ids"]), (texts, more["texts"]), (raw, more["logits"]), (cuts, more["cuts"])]
+            if changed is not None:
+                columns.append((changed, more["adjusted"]))
+            _join(columns, more.get("chosen_at"))
+        logits = _logits(raw)
         stages = tuple(
             [ev.StageFigures(_one_of(name, ev.STAGES), _int(n), _float(lse)) for name, n, lse in v["stages"]]
         )
@@ -165,11 +245,11 @@ class Reader:
             text=_str(v["text"]),
             token_text=self._shared(v["token_text"]),
             special=_bool(v["special"]),
-            candidate_ids=ids,
+            candidate_ids=array("i", ids),
             candidate_logits=logits,
-            candidate_adjusted=_logits([c["adjusted"] for c in top]) if penalised else logits,
-            candidate_cuts=bytes([_CUT_CODES[c["cut_by"]] for c in top]),
-            candidate_texts=tuple([self._shared(c["text"]) for c in top]),
+            candidate_adjusted=logits if changed is None else _logits(changed),
+            candidate_cuts=_cut_bytes(cuts),
+            candidate_texts=tuple([self._shared(text) for text in texts]),
             logsumexp=_float(v["logsumexp"]),
             entropy_nats=_float(v["entropy_nats"]),
             final_entropy_nats=_float(v["final_entropy_nats"]),
@@ -202,12 +282,30 @@ class Reader:
         return found
 
 
+def _join(columns: list[tuple[list[Any], list[Any]]], chosen_at: int | None) -> None:
+    """Puts the packed rest behind the spelled-out ones, and the chosen one back to its place in the order."""
+    count = len(columns[0][1])
+    for top, rest in columns:
+        if len(_list(rest)) != count:
+            raise ValueError("the columns are not equally long")
+        last = top.pop() if chosen_at is not None else None
+        top += rest
+        if chosen_at is not None:
+            top.insert(_int(chosen_at), last)
+
+
+def _cut_bytes(codes: list[int]) -> bytes:
+    if codes and max(codes) > len(ev.FILTERS):
+        raise ValueError("a filter that is not known")
+    return bytes(codes)
+
+
 def _logits(values: list[Any]) -> array:
     """A logit that is null is impossible; one that is not finite says nothing either and is taken as that (FIL-22)."""
     if None in values:
         values = [-math.inf if value is None else value for value in values]
     found = array("d", values)
-    if not math.isfinite(math.fsum(found) if math.inf not in found else math.inf):
+    if not all(map(math.isfinite, found)):
         found = array("d", [value if math.isfinite(value) else -math.inf for value in found])
     return found
 
@@ -255,7 +353,7 @@ def _settings(values: Any) -> SamplingSettings:
 # ---------------------------------------------------------------- the other events, by their fields' types
 
 
-def _built(kind: type, values: Any) -> Any:
+def built(kind: type, values: Any) -> Any:
     """An object of a dataclass from a line's values; fields that a line lacks take their default."""
     made = {}
     for name, (decode, required) in _decoders(kind).items():
@@ -295,7 +393,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
         inners = [_decoder(part) for part in parts]
         return lambda value: tuple([inner(item) for inner, item in zip(inners, _list(value), strict=True)])
     if is_dataclass(hint):
-        return lambda value: _built(hint, value)  # type: ignore[arg-type]
+        return lambda value: built(hint, value)  # type: ignore[arg-type]
     raise TypeError(f"no way to read {hint} from a line")
 
 
