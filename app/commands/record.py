@@ -1,0 +1,302 @@
+"""Runs a prompt without a window, writes the replay file, prints what came out.
+
+An interrupt ends the run as "cancelled": the file is complete, the summary is printed, the exit code is 130. A second
+interrupt ends the program at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.control import Control
+from engine.errors import DONE, RUN_FAILED, Cancelled, RemoteFailed, SettingsRefused
+from engine.events import Event, LoadProgress, PrefillProgress, RunEnd, TokenEvent
+from engine.settings import LoadPlan, Request, SamplingSettings, precision_named
+
+if TYPE_CHECKING:
+    from engine.replay import Recorder
+    from engine.session import Session
+
+INTERRUPTED = 130
+MOST_DIGITS = 4000  # Python itself reads and writes integers of up to 4,300
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help='a folder, a cached hub id, a GGUF file, or "default"')
+    parser.add_argument("--prompt", required=True, help="a chat message where the model has a chat template")
+    parser.add_argument("--system", help="the chat's system text (left out: the template's own)")
+    parser.add_argument("--raw", action="store_true", help="the prompt is plain text to go on with, no chat")
+    parser.add_argument("--precision", help="float32, bfloat16, float16, int8, nf4, fp4 (left out: as the files say)")
+    parser.add_argument("--device-map", default="auto", help="auto, one device, or module=device,module=device")
+    parser.add_argument(
+        "--lane",
+        action="append",
+        metavar="K=V,K=V",
+        help="sampling settings, such as temperature=0.8,top_p=0.9; each --lane is one more lane with the same prompt "
+        "(left out: one lane with the model's own defaults)",
+    )
+    parser.add_argument("--seed", help="any whole number, for lanes that name none themselves")
+    parser.add_argument("--max-new-tokens", default="256", metavar="N")
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
+    parser.add_argument("--engine", metavar="URL", help="a server instead of this computer")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the replay file; an older one is replaced")
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    # Everything that can be refused is refused before torch is imported and a model is loaded.
+    plan = LoadPlan(args.model, precision_named(args.precision), device_map=device_map_from(args.device_map))
+    seed = None if args.seed is None else whole_number("--seed", args.seed)
+    lanes = tuple(lane_from(text, seed) for text in args.lane or ())
+    request = Request(
+        run_id=1,
+        prompt=clean_text("--prompt", args.prompt),
+        system=None if args.system is None else clean_text("--system", args.system),
+        raw=args.raw,
+        lanes=lanes or (SamplingSettings(),),
+        max_new_tokens=whole_number("--max-new-tokens", args.max_new_tokens),
+        stop=tuple(clean_text("--stop", text) for text in args.stop),
+    )
+    out = output_path(args.out)
+    if args.engine is not None:
+        raise RemoteFailed(
+            "This version runs models on this computer only, so {url} cannot be used.",
+            "Leave --engine away.",
+            url=args.engine[:200],
+        )
+
+    from engine.logs import start_logging
+
+    start_logging()
+    control = Control()
+    progress = Progress(show=sys.stderr is not None and sys.stderr.isatty())
+    with interrupts(control.cancel):
+        from engine.loading import load
+
+        try:
+            session = load(plan, progress.take, control)
+        except Cancelled:
+            progress.end()
+            print("Stopped while the model was loading; nothing was written.", file=sys.stderr)
+            return INTERRUPTED
+        try:
+            if not lanes:
+                request = defaults_request(request, session.facts.generation_defaults, seed)
+            return record(session, request, control, progress, out, args.json)
+        finally:
+            session.close()
+
+
+def record(session: Session, request: Request, control: Control, progress: Progress, out: Path, as_json: bool) -> int:
+    """Runs and records one request; the exit code. A recording that fails does not end the run."""
+    from engine.loop import generate
+    from engine.replay import Recorder, header_of
+
+    recorder: Recorder | None = None
+    ends: list[RunEnd] = []
+    try:
+        for event in generate(session, request, control):
+            if recorder is None:  # only now: a prompt that is refused leaves an older file alone
+                recorder = Recorder(out, header_of(session.facts, request), replace=True)
+            recorder.take(event)
+            progress.take(event)
+            if isinstance(event, RunEnd):
+                ends.append(event)
+    finally:
+        progress.end()
+        if recorder is not None:
+            recorder.close()
+    ends.sort(key=lambda end: end.lane)
+    if as_json:
+        print(json.dumps(summary(session, ends), allow_nan=False))
+    else:
+        print_texts(ends)
+    failed = [(end.sentence, end.fix) for end in ends if end.reason == "error"]
+    if recorder is not None and recorder.problem is not None:
+        failed.append((recorder.problem.what, "Free some space or give another --out, then run this again."))
+    for sentence, fix in failed:
+        print(f"error: {sentence}\nfix: {fix}" if fix else f"error: {sentence}", file=sys.stderr)
+    if failed:
+        return RUN_FAILED
+    return INTERRUPTED if control.cancelled() else DONE
+
+
+def summary(session: Session, ends: list[RunEnd]) -> dict:
+    runs = [
+        {
+            "lane": end.lane,
+            "text": end.text,
+            "token_ids": list(end.token_ids),
+            "end_reason": end.reason,
+            "prompt_tokens": end.prompt_tokens,
+            "new_tokens": end.new_tokens,
+            "ttft_ms": finite(end.ttft_ms),
+            "decode_tokens_per_s": finite(end.decode_tokens_per_s),
+            "kv_bytes": end.kv_bytes,
+        }
+        for end in ends
+    ]
+    return {"runs": runs, "model": session.facts.name, "precision": session.facts.precision}
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def print_texts(ends: list[RunEnd]) -> None:
+    for end in ends:
+        if len(ends) > 1:
+            print(f"--- lane {end.lane}")
+        print(end.text)
+        print(
+            f"[{end.reason}: {end.prompt_tokens} prompt tokens, {end.new_tokens} new tokens, "
+            f"TTFT {end.ttft_ms:.0f} ms, {end.decode_tokens_per_s:.1f} tok/s]",
+            file=sys.stderr,
+        )
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def defaults_request(request: Request, defaults: SamplingSettings, seed: int | None) -> Request:
+    from dataclasses import replace
+
+    return replace(request, lanes=(defaults if seed is None else replace(defaults, seed=seed),))
+
+
+def lane_from(text: str, seed: int | None) -> SamplingSettings:
+    """Sampling settings from "temperature=0.8,top_p=0.9". `seed` counts where the text names none."""
+    values: dict[str, object] = {} if seed is None else {"seed": seed}
+    named: set[str] = set()
+    for part in text.split(",") if text.strip() else ():
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise SettingsRefused(
+                "--lane {lane} cannot be read at {part}.",
+                "Write name=number pairs with commas between them and points in the numbers: temperature=0.8,top_k=40.",
+                lane=repr(text[:200]),
+                part=repr(part[:40]),
+            )
+        if name in named:
+            raise SettingsRefused("--lane names {name} twice.", "Give it once.", name=repr(name[:40]))
+        named.add(name)
+        values[name] = whole_number(name, value) if name == "seed" else number(value)
+    return SamplingSettings.from_dict(values)
+
+
+def number(text: str) -> int | float | str:
+    """A number as written, decimal point only. Anything else stays text, which the settings refuse with their range."""
+    if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
+        return float(text)
+    return text
+
+
+def whole_number(name: str, text: str) -> int:
+    """An integer of any size that Python reads and writes."""
+    if not re.fullmatch(rf"\s*[+-]?[0-9]{{1,{MOST_DIGITS}}}\s*", text):
+        raise SettingsRefused(
+            "{name} cannot be {value}.", "Give a whole number, in digits only.", name=name, value=repr(text[:40])
+        )
+    return int(text)
+
+
+def clean_text(name: str, text: str) -> str:
+    """The text, if it is text: bytes that are no UTF-8 arrive as halves of characters and no tokenizer takes them."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise SettingsRefused("{name} is not valid UTF-8.", "Give the text in UTF-8.", name=name)
+    return text
+
+
+def device_map_from(text: str) -> str | tuple[tuple[str, str], ...]:
+    """ "auto", a device, or a table: "model.embed_tokens=cpu,model.layers.0=disk"."""
+    if "=" not in text:
+        return text.strip()
+    pairs = [tuple(piece.strip() for piece in part.split("=")) for part in text.split(",")]
+    for pair in pairs:
+        if len(pair) != 2 or not pair[1]:
+            raise SettingsRefused(
+                "--device-map {text} cannot be read.", "Write module=device,module=device.", text=repr(text[:200])
+            )
+    return tuple((pair[0], pair[1]) for pair in pairs)
+
+
+def output_path(text: str) -> Path:
+    path = Path(text).expanduser()
+    try:
+        problem = (
+            "is a folder" if path.is_dir() else "" if path.parent.is_dir() else "lies in a folder that is not there"
+        )
+    except (OSError, ValueError):
+        problem = "cannot be a file's name"
+    if problem or not text:
+        raise SettingsRefused(
+            "--out {text} {problem}.",
+            "Give a file name in a folder that exists.",
+            text=repr(text[:200]),
+            problem=problem or "is empty",
+        )
+    return path
+
+
+# ---------------------------------------------------------------- while it runs
+
+
+class Progress:
+    """One line on the terminal that says where the work stands; nothing where nobody looks."""
+
+    def __init__(self, show: bool) -> None:
+        self.show = show
+        self._tokens = 0
+        self._width = 0
+
+    def take(self, event: Event) -> None:
+        if not self.show:
+            return
+        if isinstance(event, LoadProgress):
+            share = f" {100 * event.done_bytes / event.total_bytes:3.0f} %" if event.total_bytes else ""
+            self._line(f"load: {event.stage}{share}")
+        elif isinstance(event, PrefillProgress):
+            self._line(f"prefill: {event.done_tokens} of {event.total_tokens} tokens")
+        elif isinstance(event, TokenEvent):
+            self._tokens += 1
+            self._line(f"decode: {self._tokens} tokens")
+
+    def end(self) -> None:
+        if self._width:
+            self._line("")
+            print(end="\r", file=sys.stderr, flush=True)
+            self._width = 0
+
+    def _line(self, text: str) -> None:
+        print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
+        self._width = len(text)
+
+
+@contextmanager
+def interrupts(act: Callable[[], None]) -> Iterator[None]:
+    """The first interrupt (Ctrl-C) calls `act`, the second is Python's own."""
+
+    def first(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        act()
+
+    try:
+        before = signal.signal(signal.SIGINT, first)
+    except ValueError:  # not the main thread: nothing arrives here
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
