@@ -1,0 +1,485 @@
+"""The painted text of a run: shading, pointing, keys. Laid out by text_flow, framed by text_view."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleEvent,
+    QColor,
+    QFontMetricsF,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+
+from engine.events import RunEnd, TokenEvent
+from widgets import theme
+from widgets.candidate_rows import paint_chip
+from widgets.format import count_text, nats_text, token_label, visible
+from widgets.run_store import Run, RunStore
+from widgets.text_flow import Piece, TextFlow
+from widgets.token_popup import TokenPopup
+
+SLICE = 400  # tokens laid out at a time when a long text is laid out anew
+SMALLEST_STEP, LARGEST_STEP = -3, 40  # of the text's size, in pixels off the base size
+POPUP_MS = 250
+
+
+def shown_text(event: TokenEvent, show_special: bool) -> str:
+    """A token's text as painted: what would act or vanish is made visible; line breaks stay (TXT-12, THR-25)."""
+    text = event.token_text if event.special and show_special else event.text
+    return text if text.isprintable() else "".join(_shown_character(c) for c in text)
+
+
+def _shown_character(character: str) -> str:
+    if character in "\n\u2028\u2029":
+        return "\n"
+    return character if character == "\t" else visible(character)
+
+
+class TextCanvas(QAbstractScrollArea):
+    """The current run's text. Hovering and clicking go to the store; the store's selection is shown."""
+
+    stuck_changed = Signal()  # whether the view follows the end
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.store = store
+        self.show_special = False
+        self.size_step = 4
+        self.follows_end = True
+        self._run: Run | None = None
+        self._done = 0  # tokens of the run that are in the flow
+        self._tail_done = False
+        self._new_flow: TextFlow | None = None  # being laid out anew, a slice at a time
+        self._new_done = 0
+        self._moving = False
+        self._shades: dict[int, QColor | None] = {}
+        self._flow = self._empty_flow()
+        self._popup = TokenPopup(self)
+        self._popup_timer = self._timer(POPUP_MS, self._show_popup)
+        self._slice_timer = self._timer(0, self._lay_out_slice)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self.viewport().setAutoFillBackground(False)
+        self.setAccessibleName(self.tr("Text of the run"))
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        store.frame.connect(self.refresh)
+        store.selection_changed.connect(self._selection_changed)
+        store.hover_changed.connect(self.viewport().update)
+        theme.changes.changed.connect(self._theme_changed)
+
+    def _timer(self, ms: int, slot: object) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.setInterval(ms)
+        timer.timeout.connect(slot)
+        return timer
+
+    # -- layout
+
+    def _empty_flow(self) -> TextFlow:
+        font = theme.font(self.size_step)
+        return TextFlow(font, self.viewport().width() - 8.0, round(QFontMetricsF(font).height() * 1.5))
+
+    def refresh(self) -> None:
+        """Takes in what the store has got since the last frame."""
+        run = self.store.current
+        if run is not self._run:
+            self._run = run
+            self._start_over()
+            self.follows_end = True
+        if run is None:
+            return
+        grown = self._done < len(run.tokens) or (run.end is not None and not self._tail_done)
+        if grown:
+            self._fill(self._flow, self._done)
+            self._done, self._tail_done = len(run.tokens), run.end is not None
+            self._measure()
+        self._describe()
+        self.viewport().update()
+
+    def _fill(self, flow: TextFlow, begin: int, end: int | None = None) -> None:
+        run = self._run
+        if run is None:
+            return
+        tokens = run.tokens[begin:end]
+        for event in tokens:
+            flow.append(event.step, shown_text(event, self.show_special))
+        at_end = end is None or end >= len(run.tokens)
+        if at_end and run.end is not None and run.end.tail_text and not (flow is self._flow and self._tail_done):
+            step = len(run.tokens) - 1
+            flow.append(max(0, step), "".join(_shown_character(c) for c in run.end.tail_text))
+        flow.settle()
+
+    def _start_over(self) -> None:
+        self._slice_timer.stop()
+        self._new_flow = None
+        self._flow, self._done, self._tail_done = self._empty_flow(), 0, False
+        self._popup.hide()
+        self._measure()
+
+    def lay_out_again(self) -> None:
+        """After a change of width, font or special tokens. Long texts take their time in slices; until then the old
+        lines are shown."""
+        self._new_flow, self._new_done = self._empty_flow(), 0
+        if self._done <= 2 * SLICE:
+            self._lay_out_slice(all_of_it=True)
+        else:
+            self._slice_timer.start()
+
+    def _lay_out_slice(self, all_of_it: bool = False) -> None:
+        flow, run = self._new_flow, self._run
+        if flow is None:
+            return
+        if run is not None:
+            end = len(run.tokens) if all_of_it else self._new_done + SLICE
+            self._fill(flow, self._new_done, end)
+            self._new_done = min(end, len(run.tokens))
+            if self._new_done < len(run.tokens):
+                self._slice_timer.start()
+                return
+            self._done, self._tail_done = len(run.tokens), run.end is not None
+        anchor = self._first_step_in_view()
+        self._flow, self._new_flow = flow, None
+        self._measure()
+        if not self.follows_end and anchor is not None:
+            self._scroll_to(anchor, at_top=True)
+        self.viewport().update()
+
+    def _first_step_in_view(self) -> int | None:
+        number = int(self.verticalScrollBar().value() // self._flow.line_height)
+        return next((piece.step for piece in self._flow.pieces(number, number + 1)), None)
+
+    def _measure(self) -> None:
+        """The scroll bar's range; stays at the end where it was at the end."""
+        bar = self.verticalScrollBar()
+        height = self._flow.lines * self._flow.line_height + self._end_height()
+        self._moving = True
+        bar.setPageStep(self.viewport().height())
+        bar.setSingleStep(round(self._flow.line_height))
+        bar.setRange(0, max(0, round(height) - self.viewport().height()))
+        if self.follows_end:
+            bar.setValue(bar.maximum())
+        self._moving = False
+
+    def _scrolled(self) -> None:
+        if not self._moving:
+            bar = self.verticalScrollBar()
+            at_end = bar.value() >= bar.maximum() - 2
+            if at_end != self.follows_end:
+                self.follows_end = at_end
+                self.stuck_changed.emit()
+        self._popup.hide()
+        self.viewport().update()
+
+    def follow_end(self) -> None:
+        self.follows_end = True
+        self._measure()
+        self.viewport().update()
+
+    def _scroll_to(self, step: int, at_top: bool = False) -> None:
+        lines = self._flow.lines_of(step)
+        if lines is None:
+            return
+        bar, height = self.verticalScrollBar(), self.viewport().height()
+        top, bottom = lines[0] * self._flow.line_height, (lines[1] + 1) * self._flow.line_height
+        if at_top or top < bar.value():
+            bar.setValue(int(top))
+        elif bottom > bar.value() + height:
+            bar.setValue(round(bottom - height))
+
+    # -- what the store says
+
+    def _selection_changed(self) -> None:
+        if self.store.current is not self._run:
+            self.refresh()
+        step = self.store.selected_step
+        if step is not None and not self.store.following:
+            self._scroll_to(step)
+        elif self.store.following and self._run is not None and self._run.running and not self.follows_end:
+            self.follow_end()
+        self._describe()
+        self.viewport().update()
+
+    def _describe(self) -> None:
+        step = self.store.selected_step
+        text = ""
+        if step is not None and self._run is not None:
+            event = self._run.tokens[step]
+            text = self.tr("token {number} of {count}: {label}, surprise {surprise}").format(
+                number=count_text(step + 1),
+                count=count_text(len(self._run.tokens)),
+                label=token_label(event.token_text),
+                surprise=nats_text(event.surprise_nats),
+            )
+        if text != self.accessibleDescription():
+            self.setAccessibleDescription(text)
+            if QAccessible.isActive():
+                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+
+    def _theme_changed(self) -> None:
+        self._shades.clear()
+        self.lay_out_again()
+
+    def set_show_special(self, show: bool) -> None:
+        if show != self.show_special:
+            self.show_special = show
+            self.lay_out_again()
+
+    def zoom(self, pixels: int) -> None:
+        """Larger or smaller text."""
+        step = max(SMALLEST_STEP, min(LARGEST_STEP, self.size_step + pixels))
+        if step != self.size_step:
+            self.size_step = step
+            self.lay_out_again()
+
+    # -- hand and keys
+
+    def step_at(self, point: QPoint) -> int | None:
+        """The token under a point of the viewport."""
+        return self._flow.step_at(QPointF(point) + QPointF(-4.0, self.verticalScrollBar().value()))
+
+    def place_of(self, step: int) -> QRectF | None:
+        """Where a token's first part lies in the viewport, None where it has no text."""
+        lines = self._flow.lines_of(step)
+        if lines is not None:
+            for piece in self._flow.pieces(*lines):
+                if piece.step == step:
+                    return piece.rect.translated(4.0, -self.verticalScrollBar().value())
+        return None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        step = self.step_at(event.position().toPoint())
+        self.viewport().setCursor(Qt.CursorShape.ArrowCursor if step is None else Qt.CursorShape.PointingHandCursor)
+        if step == self.store.hovered_step:
+            return
+        self.store.hover(step)
+        if step is None:
+            self._popup_timer.stop()
+            self._popup.hide()
+        elif self._popup.isVisible():
+            self._show_popup()
+        else:
+            self._popup_timer.start()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        step = self.step_at(event.position().toPoint())
+        if step is not None:
+            self.store.select(step)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._leave()
+        return super().viewportEvent(event)
+
+    def _leave(self) -> None:
+        self._popup_timer.stop()
+        self._popup.hide()
+        self.store.hover(None)
+
+    def _show_popup(self) -> None:
+        step, run = self.store.hovered_step, self._run
+        if step is None or run is None or step >= len(run.tokens) or not self.isVisible():
+            return
+        place = self.place_of(step)
+        if place is not None:
+            below = self.viewport().mapToGlobal(place.bottomLeft().toPoint() + QPoint(0, 4))
+            above = self.viewport().mapToGlobal(place.topLeft().toPoint() - QPoint(0, 4))
+            self._popup.show_token(run.tokens[step], below, above)
+
+    def hideEvent(self, event: QEvent) -> None:
+        self._leave()
+        super().hideEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        store, step = self.store, self.store.selected_step
+        key, plain = (
+            event.key(),
+            event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier),
+        )
+        if not plain or step is None:
+            super().keyPressEvent(event)
+            return
+        match key:
+            case Qt.Key.Key_Left:
+                store.select(max(0, step - 1))
+            case Qt.Key.Key_Right:
+                store.select(step + 1)
+            case Qt.Key.Key_Home:
+                store.select(0)
+            case Qt.Key.Key_End | Qt.Key.Key_Escape:
+                store.select(None)
+                self.follow_end()
+            case _:
+                super().keyPressEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.lay_out_again()
+        self._measure()
+
+    # -- painting
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        if self._run is None or not (self._run.tokens or self._run.end):
+            self._paint_empty(painter)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        offset, height = self.verticalScrollBar().value(), self._flow.line_height
+        painter.translate(4.0, -offset)
+        first = int(offset // height)
+        last = int((offset + self.viewport().height()) // height)
+        pieces = self._without_stubs(list(self._flow.pieces(first, last)))
+        self._paint_pieces(painter, pieces)
+        self._paint_end(painter, last)
+
+    def _paint_pieces(self, painter: QPainter, pieces: list[Piece]) -> None:
+        look, tokens = theme.current(), self._run.tokens if self._run else []
+        selected, hovered = self.store.selected_step, self.store.hovered_step
+        painter.setPen(Qt.PenStyle.NoPen)
+        drawn_selected, before_selected = False, None
+        for piece in pieces:
+            colour = self._shade(tokens[piece.step].surprise_nats)
+            if colour is not None:
+                painter.setBrush(colour)
+                painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
+        painter.setPen(look.ink)
+        line = None
+        for piece in pieces:
+            if line is None or piece.line.lineNumber() != line[0] or piece.origin != line[1]:
+                line = piece.line.lineNumber(), piece.origin
+                piece.line.draw(painter, piece.origin)
+        for piece in pieces:
+            token = tokens[piece.step]
+            if piece.step == selected:
+                drawn_selected = True
+                self._repaint_piece(painter, piece, look.accent, look.on_accent)
+            elif token.special:
+                self._repaint_piece(painter, piece, look.track, look.muted)
+            elif token.stop_cut:
+                painter.setPen(QPen(look.warning, 1.5, Qt.PenStyle.DashLine))
+                y = piece.rect.bottom() - 4.0
+                painter.drawLine(QPointF(piece.rect.left(), y), QPointF(piece.rect.right(), y))
+            if piece.step == hovered and piece.step != selected:
+                painter.setPen(QPen(look.accent, 1.5))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRoundedRect(_inner(piece.rect).adjusted(0.75, 0.75, -0.75, -0.75), 3.0, 3.0)
+            if selected is not None and piece.step < selected:
+                before_selected = piece
+        if selected is not None and not drawn_selected and before_selected is not None:
+            self._paint_caret(painter, selected, before_selected)
+
+    def _paint_caret(self, painter: QPainter, selected: int, before: Piece) -> None:
+        """A token whose text became certain only later has no width: a bar shows where it stands."""
+        lines = self._flow.lines_of(selected)
+        if lines is not None and lines[1] * self._flow.line_height == before.rect.top():
+            x = before.rect.right()
+            painter.fillRect(
+                QRectF(x - 1.0, before.rect.top() + 3, 2.5, before.rect.height() - 6), theme.current().accent
+            )
+
+    def _without_stubs(self, pieces: list[Piece]) -> list[Piece]:
+        """Leaves out the blank at a line's end that belongs to a word on the next line."""
+        blank = self._flow.metrics.horizontalAdvance(" ") + 1.0
+        return [
+            piece
+            for piece, after in zip(pieces, [*pieces[1:], None], strict=True)
+            if piece.rect.width() > blank
+            or after is None
+            or after.step != piece.step
+            or after.rect.top() == piece.rect.top()
+        ]
+
+    @staticmethod
+    def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor) -> None:
+        painter.save()
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(ground)
+        painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
+        painter.setClipRect(piece.rect)
+        painter.setPen(text)
+        piece.line.draw(painter, piece.origin)
+        painter.restore()
+
+    def _shade(self, nats: float) -> QColor | None:
+        key = round(nats * 20) if nats < 60 else 1200
+        if key not in self._shades:
+            self._shades[key] = theme.current().shade(key / 20)
+        return self._shades[key]
+
+    def _end_height(self) -> float:
+        if self._run is None or self._run.end is None:
+            return 0.0
+        height = self._flow.line_height + 6.0
+        if self._run.end.sentence:
+            height += self._sentence_box(0.0).height() + 4.0
+        return height
+
+    def _sentence(self) -> str:
+        end = self._run.end if self._run else None
+        return "" if end is None else f"{end.sentence} {end.fix}".strip()
+
+    def _sentence_box(self, top: float) -> QRectF:
+        room = QRectF(0.0, top, self.viewport().width() - 8.0, 4000.0)
+        return QFontMetricsF(theme.font()).boundingRect(room, int(Qt.TextFlag.TextWordWrap), self._sentence())
+
+    def _paint_end(self, painter: QPainter, last: int) -> None:
+        end = self._run.end if self._run else None
+        if end is None or last < self._flow.lines - 2:
+            return
+        look = theme.current()
+        top = self._flow.lines * self._flow.line_height + 4.0
+        failed = end.reason == "error"
+        font, word = theme.font(-2), end_word(end)
+        width = QFontMetricsF(font).horizontalAdvance(word) + 14
+        box = QRectF(0.0, top, width, self._flow.line_height - 4)
+        paint_chip(painter, box, word, look.warning if failed else look.muted, font)
+        if end.sentence:
+            painter.setFont(theme.font())
+            painter.setPen(look.ink if failed else look.muted)
+            place = self._sentence_box(box.bottom() + 4.0)
+            place.setWidth(self.viewport().width() - 8.0)
+            painter.drawText(place, int(Qt.TextFlag.TextWordWrap), self._sentence())
+
+    def _paint_empty(self, painter: QPainter) -> None:
+        look = theme.current()
+        area = self.viewport().rect().adjusted(24, 12, -24, -12)
+        if self._run is not None:
+            lines = [self.tr("Reading the prompt…")]
+        else:
+            lines = [
+                self.tr("The text appears here, word by word, shaded by how surprising each word was."),
+                self.tr("Write a prompt and press Run (Ctrl+Return)."),
+            ]
+        painter.setPen(look.muted)
+        painter.setFont(theme.font(1))
+        painter.drawText(area, int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap), "\n".join(lines))
+
+
+def end_word(end: RunEnd) -> str:
+    """Why a run ended, for its chip."""
+    tr = QCoreApplication.translate
+    return {
+        "eos": tr("end", "ended: eos"),
+        "stop string": tr("end", "ended: stop string"),
+        "length": tr("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
+        "context full": tr("end", "ended: context full"),
+        "cancelled": tr("end", "stopped"),
+        "error": tr("end", "ended: error"),
+    }.get(end.reason, end.reason)
+
+
+def _inner(rect: QRectF) -> QRectF:
+    return rect.adjusted(0.0, 3.0, 0.0, -3.0)

@@ -1,0 +1,76 @@
+"""The panel with the run's text, shaded by surprise."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtWidgets import QWidget
+
+from widgets.panel import Panel
+from widgets.run_store import RunStore
+from widgets.text_canvas import TextCanvas
+
+
+class TextView(Panel):
+    """Shows the current run of a store; hovering and clicking a word goes to the store."""
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.set_title(self.tr("Text, shaded by surprise"))
+        self.store = store
+        self.canvas = TextCanvas(store, self)
+        self.setFocusProxy(self.canvas)
+        self.body.addWidget(self.canvas, 1)
+        self.title_label.setToolTip(
+            self.tr(
+                "Surprise is −ln of the probability that the model itself gave to the word (raw, before all settings), "
+                "in nats; measured.\nNo shade: under 0.1 nats, a word that was nearly certain. Half the full shade: "
+                "1.7 nats, about 1 chance in 6.\nFull shade: from about 8 nats, 1 chance in 3,000."
+            )
+        )
+        self.follow_button = self.add_button(
+            self.tr("Follow the newest word"), "follow", self.tr("Follow the newest word (Esc)")
+        )
+        self.follow_button.clicked.connect(self.follow)
+        self.special_button = self.add_button(
+            self.tr("Show special tokens"), "eye", self.tr("Show special tokens, such as the end of a turn")
+        )
+        self.special_button.setCheckable(True)
+        self.special_button.toggled.connect(self.canvas.set_show_special)
+        self.copy_button = self.add_button(self.tr("Copy"), "copy", self.tr("Copy the text (Ctrl+C)"))
+        self.copy_button.clicked.connect(self.copy)
+        self._shortcut(QKeySequence(QKeySequence.StandardKey.Copy), self.copy)
+        for keys in (QKeySequence(QKeySequence.StandardKey.ZoomIn), QKeySequence("Ctrl+=")):
+            self._shortcut(keys, self.larger)
+        self._shortcut(QKeySequence(QKeySequence.StandardKey.ZoomOut), self.smaller)
+        self.canvas.stuck_changed.connect(self._show_state)
+        store.frame.connect(self._show_state)
+        store.selection_changed.connect(self._show_state)
+        self._show_state()
+
+    def _shortcut(self, keys: QKeySequence, slot: object) -> None:
+        QShortcut(keys, self, slot, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+
+    def copy(self) -> None:
+        """The record's text to the clipboard, never the widget's (THR-25)."""
+        run = self.store.current
+        if run is not None and run.length:
+            QGuiApplication.clipboard().setText(run.text)
+
+    def follow(self) -> None:
+        self.store.select(None)
+        self.canvas.follow_end()
+
+    def larger(self) -> None:
+        self.canvas.zoom(1)
+
+    def smaller(self) -> None:
+        self.canvas.zoom(-1)
+
+    def set_show_special(self, show: bool) -> None:
+        self.special_button.setChecked(show)
+
+    def _show_state(self) -> None:
+        run = self.store.current
+        self.copy_button.setEnabled(run is not None and run.length > 0)
+        self.follow_button.setVisible(not self.store.following or not self.canvas.follows_end)

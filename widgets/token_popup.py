@@ -1,0 +1,87 @@
+"""The small window beside a hovered token: what else could have stood there."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from engine.events import TokenEvent
+from widgets import theme
+from widgets.candidate_rows import paint_row, row_style
+from widgets.format import bits, count_text, nats_text, number_text, token_label
+
+ROWS = 6
+WIDTH = 320
+MARGIN = 12
+
+
+class TokenPopup(QWidget):
+    """Never takes the mouse or the focus. Everything is painted as plain text (THR-26)."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.ToolTip | Qt.WindowType.FramelessWindowHint)
+        self.setAttribute(Qt.WidgetAttribute.WA_ShowWithoutActivating)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.token: TokenEvent | None = None
+
+    def show_token(self, token: TokenEvent, below: QPoint, above: QPoint) -> None:
+        """Shows a token's alternatives under a global point, or over the other one where the screen ends."""
+        self.token = token
+        self._candidates = token.candidates[:ROWS]
+        if not any(c.chosen for c in self._candidates):
+            self._candidates = (*token.candidates[: ROWS - 1], *(c for c in token.candidates if c.chosen))
+        self._style = row_style(WIDTH - 2 * MARGIN, [token_label(c.text) for c in self._candidates])
+        self.setFixedSize(self.sizeHint())
+        screen = self.screen().availableGeometry()
+        x = max(screen.left(), min(below.x(), screen.right() - self.width()))
+        y = below.y() if below.y() + self.height() <= screen.bottom() else above.y() - self.height()
+        self.move(x, max(screen.top(), y))
+        self.show()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        line = QFontMetricsF(theme.font()).height()
+        rows = len(self._candidates) * self._style.height if self.token is not None else 0
+        return QSize(WIDTH, round(2 * MARGIN + 2 * line + 8 + rows))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        token = self.token
+        if token is None:
+            return
+        look = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(theme.mixed(look.line, look.muted, 0.35))
+        painter.setBrush(look.panel)
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), theme.CORNER, theme.CORNER)
+        painter.translate(MARGIN, MARGIN)
+        width, line = WIDTH - 2 * MARGIN, QFontMetricsF(theme.font()).height()
+        rank = self.tr("rank {rank} of {vocabulary}").format(
+            rank=count_text(token.rank + 1), vocabulary=count_text(token.vocab_size)
+        )
+        painter.setFont(theme.font(-1))
+        painter.setPen(look.muted)
+        flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+        painter.drawText(QRectF(0, 0, width, line), flags | int(Qt.AlignmentFlag.AlignRight), rank)
+        room = width - QFontMetricsF(painter.font()).horizontalAdvance(rank) - 12
+        painter.setFont(theme.mono(bold=True))
+        painter.setPen(look.ink)
+        label = QFontMetricsF(painter.font()).elidedText(
+            token_label(token.token_text), Qt.TextElideMode.ElideRight, room
+        )
+        painter.drawText(QRectF(0, 0, room, line), flags, label)
+        surprise = self.tr("surprise {nats} · {bits} bits · token {step}").format(
+            nats=nats_text(token.surprise_nats),
+            bits=number_text(bits(token.surprise_nats), 2),
+            step=count_text(token.step + 1),
+        )
+        painter.setFont(theme.font(-1))
+        painter.setPen(look.muted)
+        painter.drawText(QRectF(0, line, width, line), flags, surprise)
+        top = 2 * line + 8
+        for candidate in self._candidates:
+            paint_row(painter, self._style, top, candidate)
+            top += self._style.height
