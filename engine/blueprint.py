@@ -1,53 +1,473 @@
-"""config.json as facts a person can read, without reading weights."""
+"""config.json as facts a person can read, without reading weights. What cannot be a text model is refused here."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from engine.catalog import Located, resolve
+from engine.errors import CannotLoad
 from engine.events import Fact
+from engine.files import WeightFiles, weight_files
+from engine.gguf_header import GgufHeader, read_gguf_header
+from engine.skeleton import Skeleton, build_skeleton, first_line
+
+log = logging.getLogger(__name__)
+
+FLOATS = ("float32", "bfloat16", "float16")
+NO_LIMIT = 2**31  # a context beyond this is a tokenizer's way to say that it has none (PRM-24)
+_PACKAGES = {
+    "gptq": "gptqmodel", "awq": "gptqmodel", "compressed-tensors": "compressed_tensors", "aqlm": "aqlm", "hqq": "hqq",
+    "quanto": "optimum.quanto", "torchao": "torchao", "eetq": "eetq", "vptq": "vptq", "quark": "quark",
+    "auto-round": "auto_round", "spqr": "spqr_quant", "higgs": "flute", "fp_quant": "fp_quant",
+    "bitsandbytes": "bitsandbytes",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Blueprint:
-    """What the config says. `config` is transformers' object, `text_config` its language half."""
+    """What the config says. `config` is transformers' object, `text_config` the half of it that writes."""
 
     located: Located
     config: Any
     text_config: Any
+    raw: dict[str, Any]  # config.json as written; empty for a GGUF file
     family: str
-    layers: int
     heads: int
     kv_heads: int
     hidden_size: int
     vocab_size: int
-    tied: bool
-    context_tokens: int
-    facts: tuple[Fact, ...] = ()
+    context_tokens: int  # 0: no limit known
+    quantisation: str  # the method's name, "" if the files are plain
+    dtype_config: str  # what config.json says, "" if nothing
+    dtype_files: tuple[str, ...]  # the floating types in the files; empty if no weights lie there
+    gguf: GgufHeader | None
+    trust_remote_code: bool = False
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def skeleton(self) -> Skeleton:
+        """The empty model. Raises CannotLoad where the config cannot be built."""
+        return build_skeleton(self.config, self.trust_remote_code)
 
-def read_blueprint(model: str | Path | Located) -> Blueprint:
-    """Facts of a model's config. Raises CannotLoad."""
-    from transformers import AutoConfig
+    @property
+    def layers(self) -> int:
+        return int(getattr(self.text_config, "num_hidden_layers", 0) or self.skeleton.layers)
 
+    @property
+    def tied(self) -> bool:
+        return self.skeleton.tied
+
+    @property
+    def widest_layer(self) -> int:
+        """The widest vector between a layer's matrices (most often intermediate_size)."""
+        widths = [
+            max(t.shape[-2:])
+            for t in self.skeleton.tensors
+            if t.role in ("attention", "feed-forward", "other") and len(t.shape) > 1
+        ]
+        return max(widths, default=self.hidden_size)
+
+    def chosen(self, precision: str | None) -> tuple[str, str]:
+        """(precision, the floating type of what is not quantised) that a load takes; precision None is no wish.
+
+        As transformers 5 decides: the wish, else the config's dtype, else the files' first floating type (LOD-26).
+        """
+        if precision in FLOATS:
+            return precision, precision
+        plain = self.dtype_config
+        if plain not in FLOATS:
+            found = [name for name in self.dtype_files if name in FLOATS]
+            mixed = "bfloat16" in found and "float16" in found
+            plain = "bfloat16" if mixed else (found[0] if found else ("bfloat16" if self.gguf else "float32"))
+        return (precision or plain), plain
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        return _facts(self)
+
+
+def read_blueprint(
+    model: str | Path | Located,
+    trust_remote_code: bool = False,
+    files: WeightFiles | None = None,
+    tie_lm_head: bool = False,
+) -> Blueprint:
+    """The blueprint of "default", a folder (config.json alone is enough), a GGUF file or a cached hub id.
+
+    files: the folder's weights if they were looked at already. tie_lm_head: the head is the embedding, whatever the
+    config says. Raises CannotLoad with a sentence for every way in
+    which a config is broken or describes something that does not write text (LOD-2, LOD-5, LOD-8, LOD-28).
+    """
     located = model if isinstance(model, Located) else resolve(str(model))
-    gguf = {"gguf_file": located.gguf} if located.gguf else {}
-    config = AutoConfig.from_pretrained(str(located.folder), local_files_only=True, trust_remote_code=False, **gguf)
+    gguf = read_gguf_header(located.path) if located.gguf else None
+    raw = {} if gguf else read_config_json(located.folder)
+    if not gguf:
+        _refuse_by_raw(located.folder, raw, trust_remote_code)
+    config = _transformers_config(located, raw, trust_remote_code)
+    _refuse_other_kinds(config, raw)
     text = config.get_text_config(decoder=True)
-    heads = text.num_attention_heads
+    if tie_lm_head:
+        config.tie_word_embeddings = text.tie_word_embeddings = True
+    heads = _whole(text, "num_attention_heads", "n_head")
+    if getattr(text, "num_hidden_layers", 1) == 0:
+        raise CannotLoad(
+            "config.json says that the model has no layers.", "Take the original config.json of this model."
+        )
+    notes = []
+    inner = raw.get("text_config") if isinstance(raw.get("text_config"), dict) else {}
+    if raw.get("use_cache") is False or inner.get("use_cache") is False:
+        notes.append("config.json switches the cache off (use_cache: false); it is used all the same.")
+    if raw.get("auto_map"):
+        how = "runs, as you allowed" if trust_remote_code else "is not used"
+        notes.append(f"The folder brings program code of its own ({', '.join(_code_files(located.folder))}); it {how}.")
     return Blueprint(
         located=located,
         config=config,
         text_config=text,
-        family=config.model_type,
-        layers=text.num_hidden_layers,
+        raw=raw,
+        family=str(config.model_type),
         heads=heads,
-        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        hidden_size=text.hidden_size,
-        vocab_size=text.vocab_size,
-        tied=bool(config.tie_word_embeddings),
-        context_tokens=getattr(text, "max_position_embeddings", None) or 0,
+        kv_heads=_kv_heads(text, heads),
+        hidden_size=_whole(text, "hidden_size", "n_embd", "d_model") or 1,
+        vocab_size=_whole(text, "vocab_size"),
+        context_tokens=_context(text),
+        quantisation=quantisation_method(raw),
+        dtype_config=_raw_dtype(raw) if not gguf else "",
+        dtype_files=gguf.float_dtypes if gguf else _dtypes_in(located.folder, files),
+        gguf=gguf,
+        trust_remote_code=trust_remote_code,
+        notes=tuple(notes),
     )
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_config_json(folder: Path) -> dict[str, Any]:
+    """config.json as a dict. Raises CannotLoad: missing, unreadable, not JSON, not a table (LOD-8)."""
+    again = "Download config.json again."
+    try:
+        text = (folder / "config.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if (folder / "adapter_config.json").is_file():
+            raise CannotLoad(
+                "The folder {folder} holds an adapter (LoRA), not a model.",
+                "Merge it into its base model first, or load the base model.",
+                folder=folder,
+            ) from None
+        raise CannotLoad(
+            "The folder {folder} has no config.json.", "Give the folder that holds config.json.", folder=folder
+        ) from None
+    except UnicodeDecodeError:
+        raise CannotLoad("config.json is not text (UTF-8).", again) from None
+    except OSError as error:
+        raise CannotLoad(
+            "config.json cannot be read: {reason}.", "Check its permissions.", reason=error.strerror
+        ) from None
+    if text.startswith("version https://git-lfs"):
+        raise CannotLoad(
+            "config.json is only a pointer to the file, not the file.", "Fetch the real file: git lfs pull."
+        )
+    try:
+        config = json.loads(text)
+    except RecursionError:
+        raise CannotLoad("config.json is not JSON: it is nested too deeply.", again) from None
+    except ValueError as error:
+        place = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise CannotLoad("config.json is not JSON{place}.", again, place=place) from None
+    if not isinstance(config, dict):
+        raise CannotLoad("config.json holds no table of settings.", again)
+    return config
+
+
+def _refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) -> None:
+    """What is wrong before transformers looks at it."""
+    family = raw.get("model_type")
+    if not isinstance(family, str) or not family:
+        raise CannotLoad(
+            "config.json names no model_type, so the family of the model is not known.",
+            "Take the original config.json of this model, which names it.",
+        )
+    import torch
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    code = _code_files(folder)
+    if family not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
+        if raw.get("auto_map"):
+            raise CannotLoad(
+                "This model needs program code that comes with it ({files}).",
+                "Read these files, and allow the code only if you trust its maker.",
+                files=", ".join(code) or "not in the folder",
+            )
+        raise _unknown_family(family, raw.get("transformers_version"))
+    dtype = _raw_dtype(raw)
+    if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise CannotLoad(
+            "config.json asks for the number type {dtype}, which does not exist.",
+            'Write "float32", "bfloat16" or "float16" for dtype in config.json.',
+            dtype=repr(dtype)[:60],
+        )
+    _refuse_quantisation(raw)
+
+
+def _unknown_family(family: str, made_with: object) -> CannotLoad:
+    import transformers
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        newer = Version(str(made_with)) > Version(transformers.__version__)
+    except InvalidVersion:
+        newer = False
+    if newer:
+        return CannotLoad(
+            "The model family {family} needs a newer transformers: the file was made with {made}, here is {here}.",
+            "Install a newer transformers (pip install -U transformers).",
+            family=repr(family)[:80],
+            made=made_with,
+            here=transformers.__version__,
+        )
+    return CannotLoad(
+        "The model family {family} is not known to transformers {here}.",
+        "Check model_type in config.json; a newer transformers may know it.",
+        family=repr(family)[:80],
+        here=transformers.__version__,
+    )
+
+
+def quantisation_method(raw: dict[str, Any]) -> str:
+    """The quantisation that config.json names, "" for none."""
+    told = raw.get("quantization_config")
+    if not isinstance(told, dict):
+        inner = raw.get("text_config")
+        told = inner.get("quantization_config") if isinstance(inner, dict) else None
+    if not isinstance(told, dict):
+        return ""
+    if told.get("load_in_8bit") or told.get("load_in_4bit"):
+        return "bitsandbytes"
+    return str(told.get("quant_method") or "without a name")
+
+
+def _refuse_quantisation(raw: dict[str, Any]) -> None:
+    method = quantisation_method(raw)
+    if not method:
+        return
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+    known = {name.split("_4bit")[0].split("_8bit")[0] for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
+    if method not in known:
+        raise CannotLoad(
+            "The weights are quantised by a method that is not known here: {method}.",
+            "A newer transformers may know it; otherwise take another version of this model.",
+            method=method[:80],
+        )
+    package = _PACKAGES.get(method, "")
+    try:
+        missing = bool(package) and importlib.util.find_spec(package) is None
+    except ModuleNotFoundError:
+        missing = True
+    if missing:
+        raise CannotLoad(
+            "The weights are quantised with {method}, for which the package {package} is missing.",
+            "Install it: pip install {package}.",
+            method=method,
+            package=package.replace("_", "-").replace(".", "-"),
+        )
+
+
+def _transformers_config(located: Located, raw: dict[str, Any], trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig
+
+    options: dict[str, Any] = {"gguf_file": located.gguf} if located.gguf else {}
+    try:
+        return AutoConfig.from_pretrained(
+            str(located.folder), local_files_only=True, trust_remote_code=trust_remote_code, **options
+        )
+    except Exception as error:  # each family validates in its own way
+        reason = first_line(error)
+    if located.gguf:
+        raise CannotLoad(
+            "{name} cannot be loaded from GGUF: {reason}.",
+            "Load the safetensors version of this model instead.",
+            name=located.gguf,
+            reason=reason,
+        )
+    raise CannotLoad(
+        "config.json does not describe a {family} model: {reason}.",
+        "Compare it with the original config.json of this model.",
+        family=str(raw.get("model_type"))[:80],
+        reason=reason,
+    )
+
+
+def _refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
+    """Encoders, models with two halves, and models that want pictures (LOD-2, LOD-28)."""
+    from transformers.models.auto import modeling_auto as auto
+
+    family = config.model_type
+    causal = family in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or "AutoModelForCausalLM" in (raw.get("auto_map") or {})
+    if getattr(config, "is_encoder_decoder", False):
+        raise CannotLoad(
+            "A {family} model reads and writes with two halves (encoder and decoder): not a plain text generator.",
+            "Choose a decoder-only model.",
+            family=family,
+        )
+    architectures = [str(name) for name in raw.get("architectures") or []]
+    masked = family in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if causal and masked and getattr(config, "is_decoder", None) is False:  # an encoder that could be made a decoder
+        causal = False
+    other_job = ("Classification", "QuestionAnswering", "ForMaskedLM", "RewardModel", "ForMultipleChoice")
+    if causal and not any(job in name for name in architectures[:1] for job in other_job):
+        return
+    pictures = family in getattr(auto, "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", {})
+    if not causal and pictures:
+        raise CannotLoad(
+            "A {family} model needs a picture loader; this is not a plain text generator.",
+            "Choose a model that reads text only.",
+            family=family,
+        )
+    raise CannotLoad(
+        "This is not a text generator: {reason}.",
+        "Choose a model made to write text (its architecture ends with ForCausalLM).",
+        what=f"config.json names {architectures[0]}"
+        if architectures
+        else f"{family} models read text, they write none",
+    )
+
+
+def _code_files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.glob("*.py"))
+
+
+def _raw_dtype(raw: dict[str, Any]) -> str:
+    """The config's dtype by torch's name; the old key still counts, and a composite's text half (LOD-26)."""
+    inner = raw.get("text_config")
+    for place in (raw, inner if isinstance(inner, dict) else {}):
+        for key in ("dtype", "torch_dtype"):
+            if place.get(key) not in (None, "auto"):
+                return str(place[key]).removeprefix("torch.")
+    return ""
+
+
+def _dtypes_in(folder: Path, files: WeightFiles | None) -> tuple[str, ...]:
+    if files is None:
+        try:
+            files = weight_files(folder, allow_pickle=True)
+        except (CannotLoad, OSError):  # an estimate needs no weights, and a load looks at them itself
+            return ()
+    return files.float_dtypes()
+
+
+def _whole(config: Any, *names: str) -> int:
+    for name in names:
+        value = getattr(config, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return 0
+
+
+def _kv_heads(text: Any, heads: int) -> int:
+    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
+        return 1
+    return _whole(text, "num_key_value_heads", "num_kv_heads") or heads
+
+
+def _context(text: Any) -> int:
+    context = _whole(text, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+    return context if 0 < context < NO_LIMIT else 0
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _facts(blueprint: Blueprint) -> tuple[Fact, ...]:
+    source = blueprint.located.gguf or "config.json"
+    skeleton = blueprint.skeleton
+    grouped = "" if blueprint.kv_heads == blueprint.heads else f" (shared by {blueprint.kv_heads} key-value heads)"
+    precision, plain = blueprint.chosen(None)
+    context, counted = blueprint.context_tokens, "counted on the empty model"
+    facts = [
+        Fact("Family", blueprint.family, source),
+        Fact("Layers", f"{blueprint.layers:,}", source),
+        Fact("Heads", f"{blueprint.heads}{grouped}", source),
+        Fact("Hidden size", f"{blueprint.hidden_size:,}", source),
+        Fact("Vocabulary", f"{blueprint.vocab_size:,}", source),
+        Fact("Context", f"{context:,} tokens" if context else "no limit named", source),
+        Fact("Embedding and head", "one tensor (tied)" if skeleton.tied else "two tensors (untied)", source),
+        Fact("Number type in the files", " and ".join(blueprint.dtype_files) or "not looked at", "files"),
+        Fact("Number type in the config", blueprint.dtype_config or "not named", source),
+        Fact("Number type without a wish", precision if precision == plain else f"{precision}, {plain}", "predicted"),
+        Fact("Parameters", f"{skeleton.parameters:,}", counted),
+    ]
+    working = parameters_per_token(blueprint)
+    if working != skeleton.parameters:
+        facts.append(Fact("Parameters used per token", f"{working:,}", counted))
+    by_role: dict[str, int] = {}
+    for tensor in skeleton.tensors:
+        by_role[tensor.role] = by_role.get(tensor.role, 0) + tensor.numel
+    facts += [Fact(f"Parameters: {role}", f"{count:,}", counted) for role, count in by_role.items()]
+    if blueprint.quantisation:
+        facts.append(Fact("Quantised with", blueprint.quantisation, source))
+    if blueprint.raw.get("use_cache") is False:
+        facts.append(Fact("Cache", "switched off in the file; used all the same", source))
+    for place, told in end_sources(blueprint).items():
+        facts.append(Fact("Ends with token", ", ".join(map(str, told)) or "none", place))
+    if licence := licence_of(blueprint.located.folder):
+        facts.append(Fact("Licence", licence, "README.md"))
+    return tuple(facts)
+
+
+def parameters_per_token(blueprint: Blueprint) -> int:
+    """How many parameters work on one token: of the experts only those that are chosen (LOD-27)."""
+    text = blueprint.text_config
+    experts = _whole(text, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    chosen = _whole(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k")
+    total = blueprint.skeleton.parameters
+    if not 0 < chosen < experts:
+        return total
+    routed = sum(
+        tensor.numel
+        for tensor in blueprint.skeleton.tensors
+        if ".experts." in tensor.name and len(tensor.shape) >= 2 and "shared" not in tensor.name
+    )
+    return total - routed + routed * chosen // experts
+
+
+def end_sources(blueprint: Blueprint) -> dict[str, tuple[int, ...]]:
+    """Which token ids end a text, by the file that says so (PRM-25). A file that names none gives an empty tuple."""
+    found: dict[str, tuple[int, ...]] = {}
+    generation = blueprint.located.folder / "generation_config.json"
+    places: dict[str, Any] = {"config.json": getattr(blueprint.text_config, "eos_token_id", None)}
+    if not blueprint.located.gguf and generation.is_file():
+        try:
+            told = json.loads(generation.read_text(encoding="utf-8"))
+            places["generation_config.json"] = told.get("eos_token_id") if isinstance(told, dict) else None
+        except (OSError, ValueError, RecursionError):
+            log.warning("generation_config.json cannot be read")
+    for place, told in places.items():
+        several = told if isinstance(told, list) else [told]
+        found[place] = tuple(i for i in several if isinstance(i, int) and not isinstance(i, bool))
+    return found
+
+
+def licence_of(folder: Path) -> str:
+    """The licence that the model card's first lines name, "" if none."""
+    try:
+        with (folder / "README.md").open(encoding="utf-8", errors="replace") as stream:
+            head = [line.strip() for line, _ in zip(stream, range(80), strict=False)]
+    except OSError:
+        return ""
+    if not head or head[0] != "---":
+        return ""
+    for line in head[1:]:
+        if line == "---":
+            break
+        name, _, value = line.partition(":")
+        if name in ("license", "license_name") and value.strip() not in ("", "other"):
+            return value.strip().strip("\"'")[:80]
+    return ""

@@ -2,100 +2,377 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
+import tempfile
+import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
-from engine.blueprint import read_blueprint
-from engine.catalog import resolve
+from engine.blueprint import FLOATS, Blueprint, read_blueprint
+from engine.catalog import Located, resolve
 from engine.control import Control
-from engine.errors import Cancelled, CannotLoad
-from engine.events import Event, LoadProgress, SessionFacts
+from engine.errors import Cancelled, CannotLoad, WorkbenchError
+from engine.events import LOAD_STAGES, Event, LoadProgress
+from engine.files import WeightFiles, weight_files
+from engine.logs import quiet_libraries
+from engine.placement import Placement, place
 from engine.readings import give_memory_back, read_memory
 from engine.session import Session
+from engine.session_facts import generation_defaults, session_facts
 from engine.settings import LoadPlan, precision_named
+from engine.skeleton import first_line
+from engine.tensor_checks import Damage, file_dtype_note, missing_tensors, refuse_wrong_tensors, wrong_shape
+from engine.tokenizers import load_tokenizer
+
+log = logging.getLogger(__name__)
+
+EMIT_EVERY_S = 0.03  # progress faster than a screen shows would only cost
 
 
-def load(plan: LoadPlan, emit: Callable[[Event], None], control: Control) -> Session:
-    """The loaded model. Emits LoadProgress. Raises CannotLoad (plain text only, holding no tensors) and Cancelled."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    before = read_memory().process_bytes
+def load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_one_core: bool = True) -> Session:
+    """The loaded model. Emits LoadProgress for each stage of LOAD_STAGES.
+
+    leave_one_core: torch computes on all cores but one, so that a window stays quick (THR-8); the number of threads is
+    set here and nowhere else. Raises CannotLoad, SettingsRefused and Cancelled, none of which holds a tensor or a
+    frame (MEM-6, MEM-22); memory is given back before they are raised.
+    """
+    before_threads = set(threading.enumerate())
+    failure: BaseException
     try:
-        return _load(plan, emit, control, before)
-    finally:
-        give_memory_back()
+        return _load(plan, emit, control, leave_one_core)
+    except (WorkbenchError, Cancelled) as error:
+        failure = error
+    except Exception as error:  # the edge: whatever a library raises becomes plain text
+        log.error("loading %s failed:\n%s", plan.model, traceback.format_exc())
+        failure = _as_sentence(error)
+    failure.__cause__ = failure.__context__ = None
+    failure.with_traceback(None)
+    _wait_for_loaders(before_threads)
+    give_memory_back()
+    raise failure
 
 
-def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, before: int) -> Session:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging as transformers_logging
+class _Stages:
+    """Where the load stands: one progress event at each stage's beginning, and its time at its end."""
 
+    def __init__(self, emit: Callable[[Event], None], control: Control) -> None:
+        self.emit, self.control = emit, control
+        self.total_bytes = 0
+        self.times: dict[str, float] = {}
+        self.name, self.began = "", 0.0
+
+    def begin(self, name: str, detail: str = "") -> None:
+        self.end()
+        if self.control.cancelled():
+            raise Cancelled
+        self.name, self.began = name, time.perf_counter()
+        self.tell(0, detail)
+
+    def end(self) -> None:
+        if self.name:
+            self.times[self.name] = (time.perf_counter() - self.began) * 1e3
+            self.tell(self.total_bytes)
+            self.name = ""
+
+    def tell(self, done_bytes: int, detail: str = "") -> None:
+        elapsed = (time.perf_counter() - self.began) * 1e3
+        self.emit(LoadProgress(self.name, done_bytes, self.total_bytes, elapsed, detail))
+
+
+def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_one_core: bool) -> Session:
     precision = precision_named(plan.precision)
+    stages = _Stages(emit, control)
+    stages.begin("blueprint")
     located = resolve(plan.model)
-    blueprint = read_blueprint(located)
-    total = sum(f.stat().st_size for f in located.folder.iterdir() if f.suffix == ".safetensors")
-    began = time.perf_counter()
+    files = None if located.gguf else weight_files(located.folder, plan.allow_pickle)
+    stages.total_bytes = files.total_bytes if files else located.path.stat().st_size
+    _prepare_libraries(leave_one_core)
+    before = read_memory().process_bytes
+    blueprint = read_blueprint(located, plan.trust_remote_code, files, plan.tie_lm_head)
+    precision, float_dtype = blueprint.chosen(precision)
+    _refuse_precision(precision, plan.precision, blueprint)
+    tokenizer, tokenizer_notes = load_tokenizer(blueprint)
 
-    def hook(_factory, args, kwargs):
-        return watched(args[0]) if args else _factory(*args, **kwargs)
+    stages.begin("skeleton")
+    if files:
+        refuse_wrong_tensors(blueprint, files)
+    placement = place(plan, blueprint, precision, float_dtype)
+    if placement.disk_bytes:
+        stages.tell(0, f"{placement.disk_bytes:,} bytes will lie on disk")
 
-    def watched(items):
-        for done, item in enumerate(items):
-            if control.cancelled():
-                raise Cancelled
-            emit(
-                LoadProgress("weights", total * done // max(1, len(items)), total, (time.perf_counter() - began) * 1e3)
-            )
-            yield item
-
-    options: dict = {"dtype": getattr(torch, precision) if precision in ("float32", "bfloat16", "float16") else "auto"}
-    if precision in ("int8", "nf4", "fp4"):
-        from transformers import BitsAndBytesConfig
-
-        if precision == "int8":
-            options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
-        else:
-            options["quantization_config"] = BitsAndBytesConfig(
-                load_in_4bit=True, bnb_4bit_quant_type=precision, bnb_4bit_use_double_quant=True
-            )
-        options["device_map"] = {"": "cpu"}
-    if located.gguf:
-        options["gguf_file"] = located.gguf
-    tokens = {"gguf_file": located.gguf} if located.gguf else {}
-    previous = transformers_logging.set_tqdm_hook(hook)
+    stages.begin("weights")
+    watch = _Watch(stages, files)
+    offload = None
+    if "disk" in placement.devices and plan.offload_folder is None:
+        offload = tempfile.TemporaryDirectory(prefix="glasswork-offload-")
+    folder = plan.offload_folder or (offload.name if offload else None)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(located.folder), local_files_only=True, trust_remote_code=False, **options
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise CannotLoad("{reason}", "Check the model's files.", reason=str(error).splitlines()[0][:300]) from None
-    finally:
-        transformers_logging.set_tqdm_hook(previous)
+        model, told = _from_pretrained(plan, blueprint, precision, float_dtype, placement, folder, watch)
+    except BaseException:
+        if offload:
+            offload.cleanup()
+        raise
+    stages.end()  # "placement", which began when the last tensor had been read
+
+    stages.begin("kernels")
     model.eval().requires_grad_(False)
-    tokenizer = AutoTokenizer.from_pretrained(str(located.folder), local_files_only=True, **tokens)
-    emit(LoadProgress("weights", total, total, (time.perf_counter() - began) * 1e3))
-    parameters = list(model.parameters())
-    facts = SessionFacts(
-        name=located.name,
-        model_path=str(located.path),
-        family=blueprint.family,
-        precision=precision or str(model.dtype).removeprefix("torch."),
-        device_map=str(plan.device_map),
-        devices=tuple(sorted({str(p.device) for p in parameters})),
-        parameters=sum(p.numel() for p in parameters),
-        layers=blueprint.layers,
-        heads=blueprint.heads,
-        kv_heads=blueprint.kv_heads,
-        hidden_size=blueprint.hidden_size,
-        vocab_size=blueprint.vocab_size,
-        context_tokens=blueprint.context_tokens,
-        attention=model.config._attn_implementation,
-        decode_path="general: transformers' forward with a dynamic cache",
-        has_chat_template=bool(tokenizer.chat_template),
-        weights_bytes=sum(p.numel() * p.element_size() for p in parameters),
-        kv_bytes_per_token=None,
+    notes = _judge(model, told, blueprint, files, watch, precision)
+    notes += [n for n in (file_dtype_note(blueprint, precision, float_dtype), _tie_note(model, blueprint)) if n]
+    defaults, default_notes = generation_defaults(located)
+    facts = session_facts(
+        model,
+        tokenizer,
+        blueprint,
+        plan,
+        placement,
+        precision,
+        float_dtype,
+        notes=(
+            *blueprint.notes,
+            *(files.notes if files else ()),
+            *placement.notes,
+            *notes,
+            *tokenizer_notes,
+            *default_notes,
+        ),
+        defaults=defaults,
+    )
+    stages.end()
+    give_memory_back()
+    facts = replace(
+        facts,
+        stage_ms=tuple((name, stages.times.get(name, 0.0)) for name in LOAD_STAGES),
         memory_before_bytes=before,
         memory_after_bytes=read_memory().process_bytes,
     )
-    return Session(model, tokenizer, facts, model.generation_config, blueprint)
+    return Session(model, tokenizer, facts, model.generation_config, blueprint, offload)
+
+
+def _prepare_libraries(leave_one_core: bool) -> None:
+    """Imports torch and transformers, without network, without words on the terminal, with a set number of threads."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a local folder is looked up on the hub otherwise, for 20 s
+    import torch
+    import transformers  # noqa: F401  adds its handler and its progress bars, taken away below
+
+    quiet_libraries()
+    cores = os.cpu_count() or 1
+    torch.set_num_threads(max(1, cores - 1) if leave_one_core else cores)
+
+
+def _refuse_precision(precision: str, asked: str | None, blueprint: Blueprint) -> None:
+    if precision in FLOATS:
+        return
+    if blueprint.quantisation and asked:
+        raise CannotLoad(
+            "The weights are already quantised ({method}), so {precision} cannot be made from them.",
+            "Load them as the files say, without choosing a precision.",
+            method=blueprint.quantisation,
+            precision=precision,
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise CannotLoad(
+            "{precision} needs the package bitsandbytes, which is not installed.",
+            "Install it (pip install bitsandbytes), or choose bfloat16.",
+            precision=precision,
+        )
+
+
+# ---------------------------------------------------------------- weights
+
+
+class _Watch:
+    """Follows transformers' loader through its progress hook: one step per parameter (LOD-30).
+
+    Tells progress, raises Cancelled, and looks at each tensor's numbers where they come from a safetensors file.
+    """
+
+    def __init__(self, stages: _Stages, files: WeightFiles | None) -> None:
+        self.stages, self.files = stages, files
+        self.damage = Damage()
+        self.steps = 0
+
+    def hook(self, factory: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+        """What transformers' progress bars become. Only the loader's own hands over its parameters."""
+        if args and "weights" in str(kwargs.get("desc", "")).lower():
+            return self.watched(args[0])
+        return factory(*args, **kwargs)
+
+    def watched(self, parameters: Any) -> Iterator[Any]:
+        stages, total = self.stages, max(1, len(parameters))
+        done, told_at = 0, 0.0
+        handles: dict[str, Any] = {}
+        try:
+            for self.steps, item in enumerate(parameters):
+                if stages.control.cancelled():
+                    raise Cancelled
+                name, mapping = item
+                done = self._read(mapping, handles, done, total)
+                if (now := time.perf_counter()) - told_at > EMIT_EVERY_S:
+                    told_at = now
+                    stages.tell(min(done, stages.total_bytes), name)
+                yield item
+            if stages.control.cancelled():
+                raise Cancelled
+        finally:
+            handles.clear()
+        stages.begin("placement")
+
+    def _read(self, mapping: Any, handles: dict[str, Any], done: int, total: int) -> int:
+        """Looks at the tensors that this parameter is made of. Returns the bytes read so far."""
+        tensors = self.files.tensors if self.files else {}
+        sources = [
+            name for names in getattr(mapping, "layer_targets", {}).values() for name in names if name in tensors
+        ]
+        if not sources:
+            return done + self.stages.total_bytes // total
+        from safetensors import safe_open
+
+        for name in sources:
+            entry = tensors[name]
+            key = str(entry.file)
+            if key not in handles:
+                handles[key] = safe_open(key, framework="pt")
+            self.damage.look(name, handles[key].get_tensor(name))
+            done += entry.bytes
+        return done
+
+
+def _from_pretrained(
+    plan: LoadPlan,
+    blueprint: Blueprint,
+    precision: str,
+    float_dtype: str,
+    placement: Placement,
+    offload_folder: str | None,
+    watch: _Watch,
+) -> tuple[Any, dict[str, Any]]:
+    """transformers' model, and what its loader tells of missing, unexpected and mismatched tensors."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    located = blueprint.located
+    options: dict[str, Any] = {
+        "dtype": getattr(torch, float_dtype),
+        "device_map": placement.device_map,
+        "local_files_only": True,
+        "trust_remote_code": plan.trust_remote_code,  # always said: otherwise it asks on standard input (LOD-4)
+        "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # told in the info; its own error names no tensor (LOD-7)
+    }
+    if offload_folder:
+        options["offload_folder"] = offload_folder
+    if plan.attention:
+        options["attn_implementation"] = plan.attention
+    if located.gguf:
+        from transformers import GgufConfig
+
+        options |= {"gguf_file": located.gguf, "quantization_config": GgufConfig(dequantize=True)}
+    else:
+        options |= {"config": blueprint.config, "use_safetensors": not plan.allow_pickle or _has_safetensors(located)}
+    if precision not in FLOATS:
+        options["quantization_config"] = _quantisation(precision, getattr(torch, float_dtype))
+    previous = transformers_logging.set_tqdm_hook(watch.hook)
+    try:
+        return AutoModelForCausalLM.from_pretrained(str(located.folder), **options)
+    finally:
+        transformers_logging.set_tqdm_hook(previous)
+
+
+def _has_safetensors(located: Located) -> bool:
+    return any(located.folder.glob("*.safetensors"))
+
+
+def _quantisation(precision: str, compute_dtype: Any) -> Any:
+    """bitsandbytes' settings. 4 bits with double quantisation: 0.52 bytes a number with its constants, not 0.56."""
+    from transformers import BitsAndBytesConfig
+
+    if precision == "int8":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=precision,
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype,
+    )
+
+
+# ---------------------------------------------------------------- judging what was loaded
+
+
+def _judge(
+    model: Any,
+    told: dict[str, Any],
+    blueprint: Blueprint,
+    files: WeightFiles | None,
+    watch: _Watch,
+    precision: str,
+) -> list[str]:
+    """Notes on the loaded model. Raises CannotLoad for what transformers loads with random or damaged numbers."""
+    nothing = WeightFiles("none", ())
+    if mismatched := sorted(told.get("mismatched_keys") or (), key=str):
+        raise wrong_shape(*mismatched[0])
+    if missing := sorted(told.get("missing_keys") or ()):
+        raise missing_tensors(missing, blueprint, files or nothing)
+    if not watch.damage.looked_at and not blueprint.quantisation:  # a pickle or GGUF: its tensors are known only now
+        for name, parameter in model.named_parameters():
+            watch.damage.look(name, parameter.detach())
+    if refusal := watch.damage.refusal(
+        len(files.tensors) if files and files.tensors else _count(model), precision, files
+    ):
+        raise refusal
+    unexpected = sorted(told.get("unexpected_keys") or ())
+    if not unexpected:
+        return []
+    names = ", ".join(unexpected[:3]) + (", …" if len(unexpected) > 3 else "")
+    return [f"{len(unexpected)} tensors in the files are not used by this model: {names}."]
+
+
+def _count(model: Any) -> int:
+    return sum(1 for _ in model.parameters())
+
+
+def _tie_note(model: Any, blueprint: Blueprint) -> str:
+    head, table = model.get_output_embeddings(), model.get_input_embeddings()
+    loaded_tied = head is not None and getattr(head, "weight", None) is getattr(table, "weight", 0)
+    if blueprint.skeleton.tied and head is not None and not loaded_tied:
+        return "config.json says that head and embedding are one tensor; the files hold two, and both were loaded."
+    return ""
+
+
+# ---------------------------------------------------------------- failing
+
+
+def _as_sentence(error: Exception) -> CannotLoad:
+    said = first_line(error)
+    low = said.lower()
+    if isinstance(error, MemoryError) or "out of memory" in low or "can't allocate memory" in low:
+        return CannotLoad(
+            "The memory does not suffice for this model: {said}.",
+            "Choose a smaller precision, or a device map with disk offload.",
+            said=said,
+        )
+    if isinstance(error, ImportError):
+        return CannotLoad(
+            "A package that this model needs is missing: {said}.", "Install it, or choose another model.", said=said
+        )
+    from engine.logs import log_path
+
+    return CannotLoad(
+        "The model could not be loaded: {said}.",
+        "The whole report is in {log}.",
+        said=said,
+        log=log_path(),
+    )
+
+
+def _wait_for_loaders(before: set[threading.Thread]) -> None:
+    """Waits until the loader's own reading threads, which it does not wait for itself, have ended."""
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(timeout=5)

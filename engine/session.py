@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ class Session:
     facts: SessionFacts
     generation_config: Any
     blueprint: Blueprint
+    offload_folder: tempfile.TemporaryDirectory | None = None  # weights on disk, removed with the session
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -35,5 +37,8 @@ class Session:
         """Drops the weights, gives freed memory back to the system, and measures. A second call measures again."""
         self.model = self.tokenizer = self.generation_config = None
         self.__dict__.pop("vocabulary", None)
+        if self.offload_folder is not None:
+            self.offload_folder.cleanup()
+            self.offload_folder = None
         give_memory_back()
         return Unloaded(self.facts.name, self.facts.memory_before_bytes, read_memory().process_bytes)

@@ -1,0 +1,141 @@
+"""What a view may know of a loaded model: the ledger with its measured side, the devices, the model's own defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.blueprint import Blueprint
+from engine.catalog import Located, read_json_quietly
+from engine.errors import SettingsRefused
+from engine.events import Fact, LedgerPart, SessionFacts
+from engine.memory import ELEMENT_BYTES, estimate, kv_bytes_per_token
+from engine.placement import Placement
+from engine.settings import RANGES, LoadPlan, SamplingSettings
+
+
+def session_facts(
+    model: Any,
+    tokenizer: Any,
+    blueprint: Blueprint,
+    plan: LoadPlan,
+    placement: Placement,
+    precision: str,
+    float_dtype: str,
+    notes: tuple[str, ...],
+    defaults: SamplingSettings,
+) -> SessionFacts:
+    """The facts of a loaded model, measured where they can be. Stage times and process memory are the caller's."""
+    measured = measured_by_part(model, blueprint)
+    predicted = estimate(blueprint, precision)
+    quantised = precision not in ELEMENT_BYTES
+    method = blueprint.quantisation or ("bitsandbytes" if quantised else "")
+    layers = sum(1 for module in model.modules() if type(module).__name__ in ("Linear8bitLt", "Linear4bit"))
+    attention = str(model.config.get_text_config(decoder=True)._attn_implementation or "eager")
+    facts = [
+        Fact("Attention", attention, "measured"),
+        Fact("Compiled", "no (torch.compile is off)", "measured"),
+        Fact("Quantised layers", f"{layers:,} ({method})" if layers else "none", "measured"),
+    ]
+    return SessionFacts(
+        name=blueprint.located.name,
+        model_path=str(blueprint.located.path),
+        family=blueprint.family,
+        precision=blueprint.quantisation or precision,
+        device_map=plan.device_map if isinstance(plan.device_map, str) else "table",
+        devices=devices_of(model, placement),
+        parameters=blueprint.skeleton.parameters,
+        layers=blueprint.layers,
+        heads=blueprint.heads,
+        kv_heads=blueprint.kv_heads,
+        hidden_size=blueprint.hidden_size,
+        vocab_size=blueprint.vocab_size,
+        context_tokens=blueprint.context_tokens,
+        attention=attention,
+        decode_path="general: transformers' forward with a dynamic cache",
+        has_chat_template=bool(getattr(tokenizer, "chat_template", None)),
+        weights_bytes=sum(measured.values()),
+        kv_bytes_per_token=kv_bytes_per_token(blueprint.skeleton.cache, ELEMENT_BYTES[float_dtype]),
+        ledger=_ledger(predicted.parts, measured),
+        facts=(*blueprint.facts, *facts),
+        notes=tuple(dict.fromkeys(notes)),
+        generation_defaults=defaults,
+    )
+
+
+def measured_by_part(model: Any, blueprint: Blueprint) -> dict[str, int]:
+    """Bytes of the loaded model's storage by part, each storage once (tied weights share one), "buffers" among them.
+
+    Weights that lie on disk are counted by their shape, as they come into memory one layer at a time.
+    """
+    roles = {tensor.name: tensor.role for tensor in blueprint.skeleton.tensors}
+    seen: set[int] = set()
+    parts: dict[str, int] = {}
+
+    def add(part: str, tensor: Any) -> None:
+        if tensor is None or not hasattr(tensor, "untyped_storage"):
+            return
+        if tensor.is_meta:
+            parts["on disk"] = parts.get("on disk", 0) + tensor.numel() * tensor.element_size()
+            return
+        place = tensor.data_ptr()
+        if place in seen or not tensor.numel():
+            return
+        seen.add(place)
+        parts[part] = parts.get(part, 0) + tensor.numel() * tensor.element_size()
+
+    for name, parameter in model.named_parameters():
+        add(roles.get(name, "lm_head" if "head" in name else "other"), parameter.data)
+        for constants in quantisation_tensors(parameter):
+            add("quantisation", constants)
+    for _, buffer in model.named_buffers():
+        add("buffers", buffer)
+    return parts
+
+
+def quantisation_tensors(parameter: Any) -> list[Any]:
+    """The block constants that bitsandbytes keeps beside a packed matrix."""
+    found = [getattr(parameter, "SCB", None)]
+    state = getattr(parameter, "quant_state", None)
+    while state is not None:
+        found += [getattr(state, name, None) for name in ("absmax", "code", "offset")]
+        state = getattr(state, "state2", None)
+    return [tensor for tensor in found if tensor is not None]
+
+
+def _ledger(predicted: tuple[LedgerPart, ...], measured: dict[str, int]) -> tuple[LedgerPart, ...]:
+    left = dict(measured)
+    parts = [LedgerPart(part.name, part.predicted_bytes, left.pop(part.name, None), part.note) for part in predicted]
+    parts += [LedgerPart(name, None, size) for name, size in left.items()]
+    return tuple(parts)
+
+
+def devices_of(model: Any, placement: Placement) -> tuple[str, ...]:
+    """Where the layers lie, the fastest first; "disk" for those that are read again at each forward."""
+    found = {str(parameter.device) for parameter in model.parameters() if not parameter.is_meta}
+    if any(parameter.is_meta for parameter in model.parameters()):
+        found |= {"disk"} if "disk" in placement.devices else {"cpu"}  # offloaded parameters are empty between forwards
+    return tuple(sorted(found, key=lambda device: ("disk" in device, "cpu" in device, device)))
+
+
+def generation_defaults(located: Located) -> tuple[SamplingSettings, list[str]]:
+    """(the model's own sampling, notes), from what generation_config.json says and nothing else (SAM-23).
+
+    A file without a word on sampling leaves everything off, temperature 1. `do_sample: false` in so many words is
+    greedy. What the file says outside our ranges is left off, with a note.
+    """
+    told = {} if located.gguf else read_json_quietly(located.folder / "generation_config.json")
+    values: dict[str, Any] = {}
+    notes = []
+    for name in RANGES:
+        value = told.get(name)
+        if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        try:
+            SamplingSettings(**{name: value})
+        except (SettingsRefused, OverflowError, ValueError):
+            notes.append(f"generation_config.json asks for {name} {str(value)[:20]}, which is left off.")
+        else:
+            values[name] = value
+    if told.get("do_sample") is False:
+        values["temperature"] = 0.0
+    return SamplingSettings(**values), notes

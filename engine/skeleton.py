@@ -1,0 +1,208 @@
+"""The empty model: every tensor's name and shape, no numbers. What it would weigh, and what its cache would keep.
+
+Built on torch's meta device, so a model of 70 billion parameters takes a second and no memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import CannotLoad
+
+log = logging.getLogger(__name__)
+
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
+_ROLES = (
+    ("norms", re.compile(r"norm|(^|\.)ln_|layer_?norm|_ln\b", re.IGNORECASE)),
+    ("attention", re.compile(r"attn|attention|mixer|mamba|conv|rglru|temporal_block|recurrent", re.IGNORECASE)),
+    ("feed-forward", re.compile(r"mlp|ffn|feed_?forward|expert|moe|router|(^|\.)(fc1|fc2|dense_)", re.IGNORECASE)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """One parameter of the empty model. Tied parameters appear once."""
+
+    name: str
+    shape: tuple[int, ...]
+    numel: int
+    role: str  # "embedding", "attention", "feed-forward", "norms", "lm_head", "other", "not for text"
+    layer: int | None
+    quantisable: bool  # a linear layer's matrix that bitsandbytes would pack
+    rows: int  # outputs of that layer
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayer:
+    """What one layer keeps per lane. Numbers of elements; a state's bytes are split by whether it follows precision."""
+
+    kind: str  # "full", "window", "state", "none"
+    per_token: int  # keys and values, elements per token
+    window_tokens: int | None  # how many tokens a full window keeps (one less than the window)
+    state_elements: int = 0  # of the model's precision
+    state_fixed_bytes: int = 0  # of parts that stay float32 in any precision
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """`cache` is None where the family keeps its past in a way that is not known here: not predictable."""
+
+    model: Any
+    tensors: tuple[TensorPlan, ...]
+    cache: tuple[CacheLayer, ...] | None
+    tied: bool  # the head and the embedding are one tensor
+    float32_kept: tuple[str, ...]  # parameters that stay float32 when bfloat16 or float16 is asked for
+    buffer_bytes: int
+
+    @property
+    def parameters(self) -> int:
+        return sum(tensor.numel for tensor in self.tensors)
+
+    @property
+    def layers(self) -> int:
+        found = [tensor.layer for tensor in self.tensors if tensor.layer is not None and tensor.role != "not for text"]
+        return max(found, default=-1) + 1
+
+
+def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
+    """The empty model of a transformers config. Raises CannotLoad if the config describes no buildable model."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = type(config).from_dict(config.to_dict())  # building writes into it
+    config._experts_implementation = "batched_mm"  # the one that looks at no numbers, so that it runs when empty
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(
+                config, attn_implementation="eager", dtype=torch.bfloat16, trust_remote_code=trust_remote_code
+            )
+    except Exception as error:  # each family's own checks raise what they like
+        raise CannotLoad(
+            "config.json does not describe a model that can be built: {reason}.",
+            "Compare its numbers with the original config.json of this model.",
+            reason=first_line(error),
+        ) from None
+    model.eval()
+    model.tie_weights()
+    tensors = _tensors(model)
+    head, table = model.get_output_embeddings(), model.get_input_embeddings()
+    plan = tuple(model._get_dtype_plan(torch.bfloat16)) + tuple(model._get_dtype_plan(torch.float16))
+    return Skeleton(
+        model=model,
+        tensors=tensors,
+        cache=_cache_layers(model),
+        tied=head is not None and getattr(head, "weight", None) is getattr(table, "weight", 0),
+        float32_kept=tuple(t.name for t in tensors if any(re.search(pattern, t.name) for pattern in plan)),
+        buffer_bytes=sum(buffer.numel() * buffer.element_size() for buffer in model.buffers()),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's words, without a final stop, at most 300 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        lines[0] = f"{lines[0]} {lines[1]}"
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(". ")
+
+
+def _tensors(model: Any) -> tuple[TensorPlan, ...]:
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+    from transformers.quantizers.base import get_keys_to_not_convert
+    from transformers.quantizers.quantizers_utils import should_convert_module
+
+    kept_out = get_keys_to_not_convert(model) + list(model._keep_in_fp32_modules or ())
+    modules = dict(model.named_modules())
+    names = {id(module): name for name, module in modules.items()}
+    head = names.get(id(model.get_output_embeddings()), "\0")
+    composite = model.config.get_text_config(decoder=True) is not model.config
+    decoder = names.get(id(model.get_decoder()), "") if composite else ""
+    tensors = []
+    for name, parameter in model.named_parameters():
+        owner_name = name.rpartition(".")[0]
+        owner = modules[owner_name]
+        layer = _LAYER.search(name)
+        if decoder and not name.startswith(f"{decoder}.") and owner_name != head:
+            role = "not for text"
+        elif owner_name == head:
+            role = "lm_head"
+        elif isinstance(owner, nn.Embedding):
+            role = "embedding"
+        else:
+            inside = name[layer.end() :] if layer else name
+            role = next((role for role, pattern in _ROLES if pattern.search(inside)), "other")
+        linear = isinstance(owner, Conv1D) or type(owner) is nn.Linear
+        tensors.append(
+            TensorPlan(
+                name=name,
+                shape=tuple(parameter.shape),
+                numel=parameter.numel(),
+                role=role,
+                layer=int(layer[1]) if layer else None,
+                quantisable=linear and name.endswith(".weight") and should_convert_module(owner_name, kept_out),
+                rows=parameter.shape[1] if isinstance(owner, Conv1D) and parameter.ndim > 1 else parameter.shape[0],
+            )
+        )
+    return tuple(tensors)
+
+
+def _cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
+    """What each layer keeps, learned by letting the empty model read two tokens into transformers' own cache.
+
+    The config's numbers alone mislead: DeepSeek-V3 keeps a latent, new-style Falcon all heads (CAC-4).
+    """
+    import torch
+    from transformers import DynamicCache
+
+    names = inspect.signature(model.forward).parameters
+    try:
+        cache = DynamicCache(config=model.config)
+        arguments: dict[str, Any] = {"input_ids": torch.zeros(1, 2, dtype=torch.long, device="meta"), "use_cache": True}
+        arguments[next(name for name in ("cache", "cache_params", "past_key_values") if name in names)] = cache
+        if "position_ids" in names:
+            arguments["position_ids"] = torch.arange(2, device="meta")[None]
+        with torch.no_grad():
+            model(**arguments)
+    except Exception as error:  # a family that needs real numbers, or a cache of its own
+        log.info("the cache of %s cannot be predicted: %s", type(model).__name__, first_line(error))
+        return None
+    layers = [_cache_layer(layer) for layer in cache.layers]
+    if any(layer is None for layer in layers) or all(layer.kind == "none" for layer in layers if layer):
+        return None
+    return tuple(layer for layer in layers if layer)
+
+
+def _cache_layer(layer: Any) -> CacheLayer | None:
+    """None: a class of cache layer whose growth is not known here."""
+    from transformers import cache_utils as known
+
+    per_token, window = 0, None
+    keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+    followed = fixed = 0
+    states = [*getattr(layer, "conv_states", {}).values(), *getattr(layer, "recurrent_states", {}).values()]
+    for state in states:
+        if state is not None and state.element_size() == 2:
+            followed += state.numel()
+        elif state is not None:
+            fixed += state.numel() * state.element_size()
+    if keys is not None and values is not None:
+        per_token = keys.shape[1] * keys.shape[-1] + values.shape[1] * values.shape[-1]
+    kind = type(layer)
+    plain = (known.DynamicLayer, known.DummyLayer, known.LinearAttentionLayer)
+    if kind in (known.DynamicSlidingWindowLayer, known.LinearAttentionAndSlidingWindowAttentionLayer):
+        window = max(0, layer.sliding_window - 1)
+    elif kind is known.DynamicIndexedLayer:
+        if layer.indexer_keys is not None:
+            per_token += layer.indexer_keys.shape[-1]
+    elif kind not in (*plain, known.LinearAttentionAndFullAttentionLayer):
+        return None
+    name = "none"
+    if per_token:
+        name = "full" if window is None else "window"
+    elif followed or fixed:
+        name = "state"
+    return CacheLayer(name, per_token, window, followed, fixed)
