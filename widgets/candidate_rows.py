@@ -5,6 +5,7 @@ Shared by the panel "why this word" and the small window beside a hovered token.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication, QRectF, Qt
@@ -48,13 +49,14 @@ class RowStyle:
         return left, max(24.0, self.width - left - self.before - self.after - 10.0)
 
 
-def row_style(width: float, labels: list[str]) -> RowStyle:
-    """Columns for these labels; a label takes at most a third of the row."""
+def row_style(width: float, candidates: Sequence[Candidate]) -> RowStyle:
+    """Columns for these alternatives; a label takes at most a third of the row."""
     mono, small = theme.mono(-1), theme.font(-2)
-    widest = max((QFontMetricsF(mono).horizontalAdvance(label) for label in labels), default=0.0)
+    widest = max((QFontMetricsF(mono).horizontalAdvance(token_label(c.text)) for c in candidates), default=0.0)
     figures = QFontMetricsF(theme.font(-1))
     before = figures.horizontalAdvance(">99.9%") + 8.0
-    chips = max(QFontMetricsF(small).horizontalAdvance(cut_word(s)) for s in ("typical_p", "no_repeat_ngram")) + 14.0
+    cuts = {c.cut_by for c in candidates if c.cut_by}
+    chips = max((QFontMetricsF(small).horizontalAdvance(cut_word(cut)) for cut in cuts), default=0.0) + 14.0
     return RowStyle(
         width=width,
         mono=mono,
@@ -91,7 +93,7 @@ def paint_row(
     label = token_label(candidate.text)
     painter.setFont(style.mono_bold if chosen else style.mono)
     ground = theme.mixed(look.panel, look.accent, 0.12) if chosen else look.panel
-    painter.setPen(theme.readable(look.accent, ground) if chosen else look.muted if cut else look.ink)
+    painter.setPen(theme.readable(look.accent, ground) if chosen else look.ink if candidate.final else look.muted)
     shown = QFontMetricsF(painter.font()).elidedText(label, Qt.TextElideMode.ElideRight, style.label)
     _text(painter, QRectF(0, top, style.label + 2, style.height), shown)
 
@@ -122,7 +124,7 @@ def paint_row(
     if cut:
         paint_chip(painter, column, cut_word(candidate.cut_by or ""), look.cut(candidate.cut_by or ""), style.small)
         return
-    painter.setPen(look.ink)
+    painter.setPen(look.ink if final else theme.readable(look.muted, ground))
     _text(painter, column, percent_text(final), right)
     if candidate.penalty:
         # A penalty cuts nobody, it shortens: its word stands on the bar, at the end that hides no bar's end.

@@ -15,11 +15,17 @@ UNKNOWN = "–"
 _FITS_QT = 2**63
 
 
+def locale() -> QLocale:
+    """The system's locale; English where there is none, since the C locale groups no thousands."""
+    own = QLocale()
+    return own if own.language() != QLocale.Language.C else QLocale(QLocale.Language.English)
+
+
 def number_text(value: float | None, decimals: int = 1) -> str:
     """A number with a fixed count of decimals; a dash for None, NaN and infinities."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return QLocale().toString(float(value), "f", decimals)
+    return locale().toString(float(value), "f", decimals)
 
 
 def count_text(count: int | None) -> str:
@@ -27,8 +33,8 @@ def count_text(count: int | None) -> str:
     if count is None:
         return UNKNOWN
     if abs(count) < _FITS_QT:
-        return QLocale().toString(count)
-    return f"{count:,}".replace(",", QLocale().groupSeparator())  # Qt's integers end at 64 bits
+        return locale().toString(count)
+    return f"{count:,}".replace(",", locale().groupSeparator())  # Qt's integers end at 64 bits
 
 
 def bytes_text(count: float | None) -> str:

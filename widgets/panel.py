@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from widgets import theme
@@ -40,6 +40,30 @@ class ElidedLabel(PlainLabel):
         painter.drawText(self.contentsRect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)
 
 
+class FittingLabel(ElidedLabel):
+    """Shows the longest of several wordings that fits, longest first."""
+
+    def __init__(self, role: str = "", parent: QWidget | None = None) -> None:
+        super().__init__("", role, parent)
+        self._wordings: tuple[str, ...] = ("",)
+
+    def set_wordings(self, *wordings: str) -> None:
+        self._wordings = wordings
+        self._choose()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.fontMetrics().horizontalAdvance(self._wordings[0]) + 2, super().sizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._choose()
+
+    def _choose(self) -> None:
+        room = self.contentsRect().width()
+        fits = (w for w in self._wordings if self.fontMetrics().horizontalAdvance(w) <= room)
+        self.setText(next(fits, self._wordings[-1]))
+
+
 class Panel(QFrame):
     """A panel with a header. Put content into `body`, buttons into the header with `add_button`."""
 
@@ -55,7 +79,9 @@ class Panel(QFrame):
         self.header = QHBoxLayout()
         self.header.setSpacing(4)
         self.header.addWidget(self.title_label)
+        self.header.addStretch()
         self.header.addWidget(self.remark_label, 1)
+        self.remark_label.hide()
         self.body = QVBoxLayout()
         self.body.setSpacing(8)
         column = QVBoxLayout(self)
@@ -71,6 +97,7 @@ class Panel(QFrame):
     def set_remark(self, text: str, tooltip: str = "") -> None:
         """The muted words on the right of the header. The tooltip must be plain words of our own."""
         self.remark_label.setText(text)
+        self.remark_label.setVisible(bool(text))
         self.remark_label.setToolTip(tooltip)
 
     def add_button(self, text: str, icon: str = "", tooltip: str = "") -> QToolButton:

@@ -7,6 +7,7 @@ inside a block count UTF-16 units, as Qt does (THR-24).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,10 +33,11 @@ def utf16_split(text: str, units: int) -> tuple[str, str]:
     return data[: 2 * units].decode("utf-16-le"), data[2 * units :].decode("utf-16-le")
 
 
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+
+
 def has_right_to_left(text: str) -> bool:
-    return any(
-        "\u0590" <= c <= "\u08ff" or "\ufb1d" <= c <= "\ufefc" or "\U00010800" <= c <= "\U00010fff" for c in text
-    )
+    return _RIGHT_TO_LEFT.search(text) is not None
 
 
 @dataclass(eq=False, slots=True)
@@ -233,7 +235,7 @@ class TextFlow:
         return None
 
     def lines_of(self, step: int) -> tuple[int, int] | None:
-        """First and last line with text of a token; for a token without text the line where it stands. None: no text."""
+        """First and last line with a token's text; without any, the line where it stands; None before all text."""
         index = max(0, bisect_left(self._first_steps, step) - 1)
         before: int | None = None
         found: list[int] = []

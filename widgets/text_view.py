@@ -39,17 +39,16 @@ class TextView(Panel):
         self.special_button.toggled.connect(self.canvas.set_show_special)
         self.copy_button = self.add_button(self.tr("Copy"), "copy", self.tr("Copy the text (Ctrl+C)"))
         self.copy_button.clicked.connect(self.copy)
-        self._shortcut(QKeySequence(QKeySequence.StandardKey.Copy), self.copy)
-        for keys in (QKeySequence(QKeySequence.StandardKey.ZoomIn), QKeySequence("Ctrl+=")):
-            self._shortcut(keys, self.larger)
-        self._shortcut(QKeySequence(QKeySequence.StandardKey.ZoomOut), self.smaller)
+        QShortcut(
+            QKeySequence(QKeySequence.StandardKey.Copy),
+            self,
+            self.copy,
+            context=Qt.ShortcutContext.WidgetWithChildrenShortcut,
+        )
         self.canvas.stuck_changed.connect(self._show_state)
         store.frame.connect(self._show_state)
         store.selection_changed.connect(self._show_state)
         self._show_state()
-
-    def _shortcut(self, keys: QKeySequence, slot: object) -> None:
-        QShortcut(keys, self, slot, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
 
     def copy(self) -> None:
         """The record's text to the clipboard, never the widget's (THR-25)."""
@@ -60,6 +59,13 @@ class TextView(Panel):
     def follow(self) -> None:
         self.store.select(None)
         self.canvas.follow_end()
+
+    def size_step(self) -> int:
+        """The text's size in pixels off the base size."""
+        return self.canvas.size_step
+
+    def set_size_step(self, step: int) -> None:
+        self.canvas.zoom(step - self.canvas.size_step)
 
     def larger(self) -> None:
         self.canvas.zoom(1)

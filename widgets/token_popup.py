@@ -33,7 +33,7 @@ class TokenPopup(QWidget):
         self._candidates = token.candidates[:ROWS]
         if not any(c.chosen for c in self._candidates):
             self._candidates = (*token.candidates[: ROWS - 1], *(c for c in token.candidates if c.chosen))
-        self._style = row_style(WIDTH - 2 * MARGIN, [token_label(c.text) for c in self._candidates])
+        self._style = row_style(WIDTH - 2 * MARGIN, self._candidates)
         self.setFixedSize(self.sizeHint())
         screen = self.screen().availableGeometry()
         x = max(screen.left(), min(below.x(), screen.right() - self.width()))

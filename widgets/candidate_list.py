@@ -1,0 +1,192 @@
+"""The list of alternatives: as many rows as fit, the others by scrolling, the chosen one always in sight."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt
+from PySide6.QtGui import QAccessible, QAccessibleEvent, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
+
+from engine.events import Candidate, TokenEvent
+from widgets import theme
+from widgets.candidate_rows import cut_word, paint_row, row_style
+from widgets.format import number_text, percent_text, plain_tooltip, token_label
+
+LEAST_ROWS = 8
+INSET = 7.0  # room for the chosen row's mark
+
+
+class CandidateList(QAbstractScrollArea):
+    """Rows of a token's alternatives, by id (TXT-27), most probable first before the settings."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._token: TokenEvent | None = None
+        self._candidates: tuple[Candidate, ...] = ()
+        self._before = self._after = True
+        self._progress = 1.0
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setAutoFillBackground(False)
+        self.setAccessibleName(self.tr("Alternatives to the shown word"))
+        self.verticalScrollBar().valueChanged.connect(self.viewport().update)
+        theme.changes.changed.connect(self._restyle)
+        self._restyle()
+
+    def _restyle(self) -> None:
+        self._style = row_style(self.viewport().width() - 2 * INSET, self._candidates)
+        self._measure()
+        self.updateGeometry()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(theme.base_px() * 18, round(LEAST_ROWS * self._style.height))
+
+    def sizeHint(self) -> QSize:
+        return QSize(theme.base_px() * 24, round(12 * self._style.height))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._restyle()
+
+    def set_token(self, token: TokenEvent | None) -> None:
+        self._token = token
+        self._candidates = token.candidates if token is not None else ()
+        self.verticalScrollBar().setValue(0)
+        self._restyle()
+        self.setAccessibleDescription(self._spoken())
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+
+    def set_before(self, show: bool) -> None:
+        self._before = show
+        self.viewport().update()
+
+    def set_after(self, show: bool) -> None:
+        self._after = show
+        self.viewport().update()
+
+    def set_progress(self, progress: float) -> None:
+        self._progress = progress
+        self.viewport().update()
+
+    def _measure(self) -> None:
+        bar = self.verticalScrollBar()
+        bar.setSingleStep(round(self._style.height))
+        bar.setPageStep(self.viewport().height())
+        hidden = max(0, len(self._candidates) - self.rows_in_view)
+        bar.setRange(0, round(hidden * self._style.height))  # whole rows only
+        self.viewport().update()
+
+    @property
+    def rows_in_view(self) -> int:
+        return int(self.viewport().height() // self._style.height)
+
+    def _pinned(self) -> int | None:
+        """The chosen row's index where it lies below what is in view: it is shown in place of the last row."""
+        bottom = self.verticalScrollBar().value() + self.viewport().height()
+        for index, candidate in enumerate(self._candidates):
+            if candidate.chosen:
+                return index if (index + 1) * self._style.height > bottom + 1 else None
+        return None
+
+    def row_at(self, point: QPoint) -> int | None:
+        """Index of the alternative under a point of the viewport."""
+        pinned = self._pinned()
+        if pinned is not None and point.y() >= self._pin_top():
+            return pinned
+        index = int((point.y() + self.verticalScrollBar().value()) // self._style.height)
+        return index if 0 <= index < len(self._candidates) else None
+
+    def _pin_top(self) -> float:
+        return self.viewport().height() - self._style.height - 2.0
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        if self._token is None:
+            self._paint_empty(painter)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.translate(INSET, 0.0)
+        height, offset = self._style.height, self.verticalScrollBar().value()
+        pinned = self._pinned()
+        room = self.viewport().height() if pinned is None else self._pin_top() - 2.0
+        painter.save()
+        painter.setClipRect(QRectF(-INSET, 0.0, self.viewport().width(), room))
+        for index in range(int(offset // height), len(self._candidates)):
+            top = index * height - offset
+            if top + height > room + 1.0:
+                break
+            self._paint_candidate(painter, index, top)
+        painter.restore()
+        if pinned is not None:
+            painter.setPen(QPen(theme.current().line, 1.0))
+            painter.drawLine(0, int(self._pin_top()) - 1, int(self._style.width), int(self._pin_top()) - 1)
+            self._paint_candidate(painter, pinned, self._pin_top() + 1.0)
+
+    def _paint_candidate(self, painter: QPainter, index: int, top: float) -> None:
+        paint_row(
+            painter,
+            self._style,
+            top,
+            self._candidates[index],
+            before=self._before,
+            after=self._after,
+            progress=self._progress,
+        )
+
+    def _paint_empty(self, painter: QPainter) -> None:
+        painter.setPen(theme.current().muted)
+        painter.setFont(theme.font())
+        painter.drawText(
+            self.viewport().rect().adjusted(8, 8, -8, -8),
+            int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap),
+            self.tr(
+                "The words that could have come are drawn here: how probable each was, what your settings cut, "
+                "and where the draw fell.\nPress Run (Ctrl+Return)."
+            ),
+        )
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            index = self.row_at(event.pos())
+            if index is not None:
+                QToolTip.showText(event.globalPos(), plain_tooltip(self.row_text(index)), self.viewport())
+            else:
+                QToolTip.hideText()
+            return True
+        return super().viewportEvent(event)
+
+    def row_text(self, index: int) -> str:
+        """A row in words, for its tool tip."""
+        candidate, token = self._candidates[index], self._token
+        assert token is not None
+        tr = self.tr
+        lines = [
+            tr("{label}   token {id}, rank {rank}").format(
+                label=token_label(candidate.text), id=candidate.token_id, rank=candidate.rank + 1
+            ),
+            tr("before settings {p} = exp(logit {logit} − log-sum-exp {total}), measured").format(
+                p=percent_text(candidate.raw, 3),
+                logit=number_text(candidate.logit, 3),
+                total=number_text(token.logsumexp, 3),
+            ),
+        ]
+        if candidate.penalty:
+            lines.append(tr("penalties changed its logit by {change}").format(change=number_text(candidate.penalty, 3)))
+        if candidate.cut_by is not None:
+            lines.append(tr("cut by {stage}: probability 0 in the draw").format(stage=cut_word(candidate.cut_by)))
+        elif token.u is None:
+            lines.append(tr("greedy: the largest is taken, all others are not"))
+        else:
+            lines.append(tr("after settings {p}, what is drawn from").format(p=percent_text(candidate.final, 3)))
+        return "\n".join(lines)
+
+    def _spoken(self) -> str:
+        parts = []
+        for candidate in [c for c in self._candidates if c.chosen] + [c for c in self._candidates if not c.chosen][:4]:
+            after = cut_word(candidate.cut_by) if candidate.cut_by else percent_text(candidate.final)
+            words = self.tr("{label} {before}, after settings {after}").format(
+                label=token_label(candidate.text), before=percent_text(candidate.raw), after=after
+            )
+            parts.append(self.tr("chosen: {words}").format(words=words) if candidate.chosen else words)
+        return "; ".join(parts)
