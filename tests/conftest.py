@@ -1,0 +1,103 @@
+"""Fixtures only. Whatever a test leaves behind (threads, windows, processes, connections) fails it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+
+# Before Qt, platformdirs or a hub library is imported: no display, no network, and nobody's own settings or logs.
+os.environ["QT_QPA_PLATFORM"] = os.environ.get("QT_QPA_PLATFORM") or "offscreen"
+os.environ["HF_HUB_OFFLINE"] = "1"
+# One thread: the models are tiny, and parallel regions crawl when other processes use the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+_HOME = tempfile.TemporaryDirectory(prefix="glasswork-tests-", ignore_cleanup_errors=True)
+for _name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+    os.environ[_name] = _HOME.name
+
+import hypothesis  # noqa: E402
+import psutil  # noqa: E402
+import pytest  # noqa: E402
+
+# Other people's work shares the processor, so no test fails for being slow.
+hypothesis.settings.register_profile(
+    "shared machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared machine")
+
+WAIT_S = 5.0  # for a thread that was told to end
+
+
+def python_threads() -> set[threading.Thread]:
+    # Dummies stand for threads of C++ that once ran Python; they are never taken off the list. tqdm keeps a monitor.
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not isinstance(thread, threading._DummyThread) and type(thread).__name__ != "TMonitor"
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_thread_or_window_is_left(request):
+    before = python_threads()
+    yield
+    left = python_threads() - before
+    for thread in left:
+        thread.join(WAIT_S)
+    alive = [thread.name for thread in left if thread.is_alive()]
+    assert not alive, f"threads left running: {alive}"
+    if "qapp" in request.fixturenames:
+        _no_qt_leftovers()
+
+
+def _no_qt_leftovers() -> None:
+    from PySide6.QtCore import QThread
+    from PySide6.QtWidgets import QApplication
+    from shiboken6 import isValid
+
+    running = [thing for thing in gc.get_objects() if type(thing) is QThread and isValid(thing) and thing.isRunning()]
+    for thread in running:
+        thread.quit()
+        thread.wait(int(WAIT_S * 1000))
+    shown = [type(widget).__name__ for widget in QApplication.topLevelWidgets() if widget.isVisible()]
+    for widget in QApplication.topLevelWidgets():
+        widget.close()
+    assert not running, f"{len(running)} QThreads left running"
+    assert not shown, f"windows left open: {shown}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_process_or_connection_is_left():
+    me = psutil.Process()
+    before = {child.pid for child in me.children(recursive=True)}
+    sockets = {connection.laddr for connection in me.net_connections()}
+    yield
+    _, alive = psutil.wait_procs([c for c in me.children(recursive=True) if c.pid not in before], timeout=WAIT_S)
+    names = [" ".join(child.cmdline())[:100] for child in alive]
+    for child in alive:
+        child.kill()
+    assert not names, f"processes left running: {names}"
+    opened = [c.laddr for c in me.net_connections() if c.laddr not in sockets and c.status != psutil.CONN_TIME_WAIT]
+    assert not opened, f"connections left open: {opened}"
+
+
+@pytest.fixture(scope="session")
+def default_model_path():
+    """The folder of the small default model. `make setup` puts it there."""
+    from engine.default_model import default_model_path, is_ready
+
+    assert is_ready(), "the default model is not in the cache: run make setup"
+    return default_model_path()
+
+
+@pytest.fixture(scope="session")
+def default_session(default_model_path):
+    """The default model in float32 on the CPU, loaded once for all tests."""
+    from engine.control import Control
+    from engine.loading import load
+    from engine.settings import LoadPlan
+
+    session = load(LoadPlan(str(default_model_path), "float32", device_map="cpu"), lambda event: None, Control())
+    yield session
+    session.close()
