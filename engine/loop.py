@@ -62,7 +62,7 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
     """
     started = time.perf_counter()
     prepared = prepare(session, request)
-    ends = end_tokens(session, request.raw)
+    ends = () if request.ignore_ends else end_tokens(session, request.raw)
     vocabulary = session.vocabulary
     lanes = [
         Lane(n, settings, History(prepared.ids), TokenText(vocabulary), StopMatcher(request.stop), started_s=started)
@@ -137,7 +137,7 @@ def _run_start(
     session: Session, request: Request, lane: Lane, prepared: PreparedPrompt, ends: tuple[EndToken, ...]
 ) -> RunStart:
     notes = prepared.notes
-    if not ends:
+    if not ends and not request.ignore_ends:
         notes += ("No file of this model names an end token, so only the length ends this run.",)
     return RunStart(
         run_id=request.run_id,

@@ -156,6 +156,7 @@ class Request:
     prompt: a chat message, or raw text when `raw`. system: the chat's system text, None for the template's own.
     markers_as_text: text such as "<|im_end|>" typed by a person stays text and ends no turn (PRM-23).
     stop: stop strings; only written text is searched.
+    ignore_ends: end tokens do not end the run, only length and stop strings do (for measuring).
     """
 
     run_id: int
@@ -166,6 +167,7 @@ class Request:
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
     markers_as_text: bool = True
+    ignore_ends: bool = False
 
     def __post_init__(self) -> None:
         if any(not text for text in self.stop):

@@ -23,6 +23,7 @@ class Run:
     """One lane's generation as it stands. `starts[i]` is where token i's text begins in `text`."""
 
     start: ev.RunStart
+    facts: ev.SessionFacts | None = None  # of the model that wrote it
     tokens: list[ev.TokenEvent] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
@@ -108,7 +109,7 @@ class RunStore(QObject):
                 if self.activity != "paused":
                     self.activity = "decode"
             case ev.RunStart():
-                run = Run(event)
+                run = Run(event, self.facts)
                 self.runs.append(run)
                 self._by_key[run.key] = run
                 if event.lane == 0:
@@ -159,14 +160,16 @@ class RunStore(QObject):
 
     def take_replay(self, events: Iterable[ev.Event]) -> None:
         """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded."""
+        loaded, self.facts = self.facts, None
         self.runs, self._by_key, self.current = [], {}, None
         for event in events:
             self.take(event)
+        self.facts = loaded
         self.activity, self.stage = "idle", ""
         self.show(self.runs[0] if self.runs else None)
 
     def set_activity(self, activity: str) -> None:
-        """ "paused" and back, or "idle" after a cancelled load: known to whoever pressed the button, not to the engine."""
+        """Paused and back, or idle after a cancelled load: known to whoever pressed the button, not to the engine."""
         self.activity = activity
         if activity == "idle":
             self.stage, self.load_progress = "", None
@@ -178,6 +181,11 @@ class RunStore(QObject):
             self._timer.start()
 
     # -- what the person looks at
+
+    @property
+    def shown_facts(self) -> ev.SessionFacts | None:
+        """The model behind what is shown: that of the current run (a replay brings its own), else the loaded one."""
+        return (self.current.facts if self.current is not None else None) or self.facts
 
     def run(self, key: tuple[int, int]) -> Run | None:
         return self._by_key.get(key)

@@ -67,9 +67,8 @@ def reference(session, prompt_ids, count, penalty=1.0):
 
 @pytest.mark.parametrize("penalty", [1.0, 1.3])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_ids_equal_those_of_generate(sessions, family, penalty, monkeypatch):
+def test_greedy_ids_equal_those_of_generate(sessions, family, penalty):
     session = sessions(family)
-    monkeypatch.setattr("engine.loop.end_tokens", lambda *_: ())
     events = run(
         session,
         Request(
@@ -78,6 +77,7 @@ def test_greedy_ids_equal_those_of_generate(sessions, family, penalty, monkeypat
             raw=True,
             lanes=(SamplingSettings(temperature=0, repetition_penalty=penalty),),
             max_new_tokens=200,
+            ignore_ends=True,
         ),
     )
     prompt = [token.token_id for token in events[0].prompt_tokens]
@@ -112,11 +112,10 @@ def test_the_default_model_ends_its_turn(default_session):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_kv_bytes_are_those_of_the_entries_in_use(sessions, family, monkeypatch):
+def test_kv_bytes_are_those_of_the_entries_in_use(sessions, family):
     """Against a cache that transformers fills from the same ids in one piece."""
     session = sessions(family)
-    monkeypatch.setattr("engine.loop.end_tokens", lambda *_: ())
-    events = run(session, Request(1, "x" * 40, raw=True, lanes=(GREEDY,), max_new_tokens=6))
+    events = run(session, Request(1, "x" * 40, raw=True, lanes=(GREEDY,), max_new_tokens=6, ignore_ends=True))
     ids = [token.token_id for token in events[0].prompt_tokens] + list(end_of(events).token_ids)
     for token in tokens_of(events):
         fed = torch.tensor([ids[: len(events[0].prompt_tokens) + token.step]])

@@ -1,0 +1,144 @@
+"""Measuring: our loop beside transformers' generate() in one run, and what the machine's memory could do.
+
+Rounds alternate between what is compared, since a machine's speed drifts. Ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from engine.control import Control
+from engine.events import PrefillProgress, TokenEvent
+from engine.forward import GeneralForward
+from engine.loop import generate
+from engine.prompt import prepare
+from engine.session import Session
+from engine.settings import Request, SamplingSettings
+
+PROMPT = "Describe how a river shapes the land it crosses."
+GREEDY = SamplingSettings(temperature=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median, smallest and largest of several rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRound:
+    """One run of our loop. share: the part of a step that is not the model's forward."""
+
+    tokens_per_s: float
+    share: float
+    kv_bytes: int
+
+
+def our_loop(session: Session, tokens: int, lanes: int = 1, settings: SamplingSettings = GREEDY) -> LoopRound:
+    """Decodes with all events on; tokens per second of all lanes together."""
+    raw = not session.facts.has_chat_template
+    request = Request(1, PROMPT, raw=raw, lanes=(settings,) * lanes, max_new_tokens=tokens, ignore_ends=True)
+    stamps: list[float] = []
+    forward_ms: list[float] = []
+    kv_bytes = 0
+    for event in generate(session, request, Control()):
+        if isinstance(event, TokenEvent) and event.lane == lanes - 1:
+            stamps.append(time.perf_counter())
+            forward_ms.append(event.forward_ms)
+            kv_bytes = event.kv_bytes
+    elapsed = stamps[-1] - stamps[0]
+    return LoopRound(lanes * (len(stamps) - 1) / elapsed, 1.0 - sum(forward_ms[1:]) / (elapsed * 1e3), kv_bytes)
+
+
+def generate_with_streamer(session: Session, tokens: int) -> float:
+    """Tokens per second of model.generate() with a TextIteratorStreamer read by another thread."""
+    from transformers import TextIteratorStreamer
+
+    stamps: list[float] = []
+
+    class Timed(TextIteratorStreamer):
+        def put(self, value: Any) -> None:
+            stamps.append(time.perf_counter())
+            super().put(value)
+
+    streamer = Timed(session.tokenizer, skip_prompt=True)
+    ids = prompt_ids(session)
+    arguments = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": tokens,
+        "do_sample": False,
+        "eos_token_id": None,
+        "streamer": streamer,
+    }
+    thread = threading.Thread(target=session.model.generate, args=(ids,), kwargs=arguments)
+    thread.start()
+    for _ in streamer:
+        pass
+    thread.join()
+    written = stamps[1:]  # the first put is the prompt
+    return (len(written) - 1) / (written[-1] - written[0])
+
+
+def bare_loop(session: Session, tokens: int) -> float:
+    """Tokens per second of the forward and an argmax alone: no waterfall, no events, no text."""
+    forward = GeneralForward(session)
+    token = int(forward.read(prompt_ids(session)[0].tolist()).argmax())
+    began = time.perf_counter()
+    for _ in range(tokens - 1):
+        token = int(forward.step([token])[0].argmax())
+    return (tokens - 1) / (time.perf_counter() - began)
+
+
+def prefill(session: Session, tokens: int) -> tuple[float, float]:
+    """Seconds to read a prompt: in our chunks, and by transformers' own forward in one piece."""
+    text = "The river runs on. " * tokens
+    ids = session.tokenizer(text, add_special_tokens=False)["input_ids"][:tokens]
+    prompt = session.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    request = Request(1, prompt, raw=True, lanes=(GREEDY,), max_new_tokens=1)
+    control, ours, read = Control(), 0.0, tokens
+    for event in generate(session, request, control):
+        if isinstance(event, PrefillProgress):
+            ours, read = event.elapsed_ms / 1e3, event.total_tokens
+    began = time.perf_counter()
+    with torch.inference_mode():
+        session.model(input_ids=torch.tensor([ids[:read]]), use_cache=True, logits_to_keep=1)
+    return ours, time.perf_counter() - began
+
+
+def prompt_ids(session: Session) -> torch.Tensor:
+    """The benchmark's prompt as [1, tokens]."""
+    prepared = prepare(session, Request(1, PROMPT, raw=not session.facts.has_chat_template))
+    return torch.tensor([prepared.ids])
+
+
+def read_bandwidth(size_bytes: int = 400_000_000, rounds: int = 5) -> float:
+    """Bytes per second at which this process reads memory with torch's threads, the best of several rounds."""
+    data = torch.ones(size_bytes // 4, dtype=torch.float32)
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.perf_counter()
+        data.sum()
+        best = min(best, time.perf_counter() - began)
+    return size_bytes / best
+
+
+def bytes_read_per_token(session: Session, kv_bytes: int) -> int:
+    """What one decode step reads: the weights (an untied embedding by one row only) and the KV cache."""
+    embedding = session.model.get_input_embeddings().weight
+    head = session.model.get_output_embeddings()
+    tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
+    unread = 0 if tied else embedding.numel() * embedding.element_size()
+    return session.facts.weights_bytes - unread + kv_bytes
