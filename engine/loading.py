@@ -19,9 +19,9 @@ from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, WorkbenchError
 from engine.events import LOAD_STAGES, Event, LoadProgress
 from engine.files import WeightFiles, weight_files
-from engine.logs import quiet_libraries
+from engine.logs import log_path, quiet_libraries, start_logging
 from engine.placement import Placement, place
-from engine.readings import give_memory_back, read_memory
+from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.session import Session
 from engine.session_facts import generation_defaults, session_facts
 from engine.settings import LoadPlan, precision_named
@@ -92,7 +92,6 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     files = None if located.gguf else weight_files(located.folder, plan.allow_pickle)
     stages.total_bytes = files.total_bytes if files else located.path.stat().st_size
     _prepare_libraries(leave_one_core)
-    before = read_memory().process_bytes
     blueprint = read_blueprint(located, plan.trust_remote_code, files, plan.tie_lm_head)
     precision, float_dtype = blueprint.chosen(precision)
     _refuse_precision(precision, plan.precision, blueprint)
@@ -106,6 +105,8 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         stages.tell(0, f"{placement.disk_bytes:,} bytes will lie on disk")
 
     stages.begin("weights")
+    give_memory_back()
+    before = read_memory().process_bytes
     watch = _Watch(stages, files)
     offload = None
     if "disk" in placement.devices and plan.offload_folder is None:
@@ -144,11 +145,15 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     )
     stages.end()
     give_memory_back()
+    after = read_memory().process_bytes
+    if files and files.kind == "safetensors" and after - before < facts.weights_bytes * 0.5 and "cpu" in facts.devices:
+        notes = (*facts.notes, "The weights are mapped from the file: their memory arrives with the first word.")
+        facts = replace(facts, notes=notes)
     facts = replace(
         facts,
         stage_ms=tuple((name, stages.times.get(name, 0.0)) for name in LOAD_STAGES),
         memory_before_bytes=before,
-        memory_after_bytes=read_memory().process_bytes,
+        memory_after_bytes=after,
     )
     return Session(model, tokenizer, facts, model.generation_config, blueprint, offload)
 
@@ -159,6 +164,8 @@ def _prepare_libraries(leave_one_core: bool) -> None:
     import torch
     import transformers  # noqa: F401  adds its handler and its progress bars, taken away below
 
+    if not logging.getLogger().handlers:  # nobody set the log up: Python would print each warning to the terminal
+        start_logging()
     quiet_libraries()
     cores = os.cpu_count() or 1
     torch.set_num_threads(max(1, cores - 1) if leave_one_core else cores)
@@ -279,7 +286,8 @@ def _from_pretrained(
         options["quantization_config"] = _quantisation(precision, getattr(torch, float_dtype))
     previous = transformers_logging.set_tqdm_hook(watch.hook)
     try:
-        return AutoModelForCausalLM.from_pretrained(str(located.folder), **options)
+        with weights_apart():
+            return AutoModelForCausalLM.from_pretrained(str(located.folder), **options)
     finally:
         transformers_logging.set_tqdm_hook(previous)
 
@@ -361,8 +369,6 @@ def _as_sentence(error: Exception) -> CannotLoad:
         return CannotLoad(
             "A package that this model needs is missing: {said}.", "Install it, or choose another model.", said=said
         )
-    from engine.logs import log_path
-
     return CannotLoad(
         "The model could not be loaded: {said}.",
         "The whole report is in {log}.",

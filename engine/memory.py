@@ -176,7 +176,7 @@ def estimate(
         lm_head_bytes=weights["lm_head"],
         weights_bytes=total_weights,
         kv_bytes=cache,
-        kv_bytes_per_token=kv_bytes_per_token(skeleton.cache, element),
+        kv_bytes_per_token=_growth(skeleton.cache, context, element),
         rough_total_bytes=rough_bytes(skeleton.parameters, bytes_each, context * lanes, blueprint.hidden_size),
         better_rough_total_bytes=better_rough_bytes(
             skeleton.parameters, bytes_each, context * lanes, blueprint.hidden_size, share
@@ -187,6 +187,12 @@ def estimate(
         notes=(*blueprint.notes, *_notes(blueprint, context)),
         available_bytes=read_memory().available_bytes,
     )
+
+
+def _growth(layers: tuple[CacheLayer, ...] | None, context_tokens: int, bytes_per_element: int) -> int | None:
+    """Bytes that the last token of this context added to one lane; a window that is full grows no more."""
+    now, before = (kv_bytes(layers, tokens, bytes_per_element) for tokens in (context_tokens, context_tokens - 1))
+    return None if now is None or before is None else now - before
 
 
 def _cache_note(skeleton: Skeleton) -> str:

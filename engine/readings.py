@@ -7,6 +7,8 @@ import gc
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import psutil
@@ -14,6 +16,10 @@ import psutil
 from engine.events import GpuReading, MemoryReading
 
 log = logging.getLogger(__name__)
+
+_M_MMAP_THRESHOLD = -3  # malloc.h
+_LARGE_BYTES = 256 * 1024
+_LARGEST_THRESHOLD = 32 * 1024 * 1024  # where glibc's own adjusting ends on 64-bit machines
 
 
 def read_memory() -> MemoryReading:
@@ -37,15 +43,35 @@ def give_memory_back() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-    if trim := _malloc_trim():
+    if trim := _c_library("malloc_trim"):
         trim(0)
 
 
-@cache
-def _malloc_trim():
-    """glibc's malloc_trim, or None on platforms whose C library has none."""
+@contextmanager
+def weights_apart() -> Iterator[None]:
+    """While inside, the C library puts every large block into a mapping of its own, which goes back when it is freed.
+
+    glibc otherwise learns from the first freed tensor to keep the next ones on its heap, where a hole between two
+    small blocks cannot be returned: after unloading float32 weights 20 % of them stayed. Nothing happens elsewhere.
+    """
+    mallopt = _c_library("mallopt")
+    if mallopt is None:
+        yield
+        return
+    mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     try:
-        return ctypes.CDLL(None).malloc_trim
+        yield
+    finally:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+
+
+@cache
+def _c_library(name: str):
+    """A function of the C library that only glibc has, or None."""
+    try:
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018  raises where the C library is another
+        return getattr(library, name)
     except (OSError, AttributeError, TypeError):
         return None
 
