@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from engine.errors import DONE, RUN_FAILED, SettingsRefused, WorkbenchError
+from engine.errors import DONE, RUN_FAILED, FileRefused, SettingsRefused, WorkbenchError
 
 COMMANDS = {
     "record": "run a prompt without a window and write a replay file",
@@ -83,10 +83,12 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks must not end a run
             stream.reconfigure(errors="backslashreplace")
     try:
-        args = parse(sys.argv[1:] if argv is None else argv)
-        code = args.run(args)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        try:
+            args = parse(sys.argv[1:] if argv is None else argv)
+            code = args.run(args)
+        except SystemExit as ended:  # --help
+            code = ended.code or DONE
+        flush_stdout()
         return code
     except WorkbenchError as error:
         tell(error.what, error.fix)
@@ -94,9 +96,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         tell("Stopped before it was done.")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more at exit when it flushes.
-        _close_stdout()
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        _forget_stdout()
         return DONE
     except Exception as error:  # the edge: the person gets a sentence, the log gets the traceback
         where = log_traceback(error)
@@ -104,8 +105,22 @@ def main(argv: list[str] | None = None) -> int:
             f"Something went wrong that was not foreseen: {type(error).__name__}: {first_line(error)}",
             f"The details are in {where}; please report them." if where else "",
         )
-        _close_stdout()
         return RUN_FAILED
+
+
+def flush_stdout() -> None:
+    """Python flushes at exit too, but then a failure is a traceback."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _forget_stdout()
+        raise FileRefused(
+            "The output cannot be written: {reason}.", "Send it somewhere else.", reason=error.strerror or error
+        ) from None
 
 
 def first_line(error: BaseException) -> str:
@@ -132,7 +147,8 @@ def log_traceback(error: BaseException) -> Path | None:
     return path
 
 
-def _close_stdout() -> None:
+def _forget_stdout() -> None:
+    """What could not be written must not be tried again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

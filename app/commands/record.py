@@ -232,16 +232,17 @@ def device_map_from(text: str) -> str | tuple[tuple[str, str], ...]:
 
 
 def output_path(text: str) -> Path:
-    path = Path(text).expanduser()
-    try:
-        problem = (
-            "is a folder" if path.is_dir() else "" if path.parent.is_dir() else "lies in a folder that is not there"
-        )
-    except (OSError, ValueError):
+    path = Path(text)
+    problem = ""
+    if "\0" in text:
         problem = "cannot be a file's name"
+    elif path.is_dir():
+        problem = "is a folder"
+    elif not path.parent.is_dir():
+        problem = "lies in a folder that is not there"
     if problem or not text:
         raise SettingsRefused(
-            "--out {text} {problem}.",
+            "The --out file {text} {problem}.",
             "Give a file name in a folder that exists.",
             text=repr(text[:200]),
             problem=problem or "is empty",
