@@ -129,7 +129,7 @@ class Recorder:
         try:
             if replace and (path.is_symlink() or (path.exists() and not path.is_file())):
                 # A device, a pipe or a link is written through: /dev/null must survive a recording made by root.
-                self._file = open(path, "wb", buffering=0)  # type: ignore[assignment]
+                self._file = open(path, "wb", buffering=0)  # noqa: SIM115  # type: ignore[assignment]
             else:
                 if replace:
                     path.unlink(missing_ok=True)

@@ -148,7 +148,7 @@ def _alternatives(event: ev.TokenEvent) -> tuple[str, str]:
         if not cut:
             values.append(probs[-1] if drawn else float(ids[i] == event.token_id))
     shape = ",".join(shapes)
-    if any([value.__class__ is float and not math.isfinite(value) for value in values]):
+    if any(v.__class__ is float and not math.isfinite(v) for v in values):
         shape = shape.replace("%.6g", "%s")
         values = ["null" if v.__class__ is float and not math.isfinite(v) else v for v in values]
     top = shape % tuple(values)
@@ -172,7 +172,8 @@ def _probabilities(event: ev.TokenEvent, places: list[int]) -> list[list[float]]
     for figures in event.stages:
         if figures.name == "temperature":
             scale = 1.0 / event.temperature
-        columns.append((raw if figures.name == "raw" else changed * scale) - figures.logsumexp)
+        with np.errstate(over="ignore", invalid="ignore"):  # logits may be impossible, temperatures tiny
+            columns.append((raw if figures.name == "raw" else changed * scale) - figures.logsumexp)
     return np.exp(np.minimum(columns, 0.0)).T.tolist() if columns else [[] for _ in places]
 
 
