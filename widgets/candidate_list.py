@@ -1,4 +1,4 @@
-"""The list of alternatives: as many rows as fit, the others by scrolling, the chosen one always in sight."""
+"""The list of alternatives: as many rows as fit, the others by scrolling; a chosen word further down is pinned."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ class Panel(QFrame):
         self.setProperty("panel", True)
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(title)
-        self.title_label = ElidedLabel(title, "title")
+        self.title_label = FittingLabel("title")
+        self.title_label.set_wordings(title)
         self.remark_label = ElidedLabel("", "muted")
         self.remark_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.remark_label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -90,14 +91,17 @@ class Panel(QFrame):
         column.addLayout(self.header)
         column.addLayout(self.body, 1)
 
-    def set_title(self, title: str) -> None:
-        self.title_label.setText(title)
+    def set_title(self, title: str, shorter: str = "") -> None:
+        """The title, and what stands there when it does not fit."""
+        self.title_label.set_wordings(title, shorter or title)
         self.setAccessibleName(title)
 
     def set_remark(self, text: str, tooltip: str = "") -> None:
         """The muted words on the right of the header. The tooltip must be plain words of our own."""
         self.remark_label.setText(text)
         self.remark_label.setVisible(bool(text))
+        # Where both do not fit, the title gives way first: the remark holds figures.
+        self.remark_label.setMinimumWidth(min(160, self.remark_label.fontMetrics().horizontalAdvance(text) + 2))
         self.remark_label.setToolTip(tooltip)
 
     def add_button(self, text: str, icon: str = "", tooltip: str = "") -> QToolButton:

@@ -131,7 +131,7 @@ class StatusLine(QWidget):
                     count_text(used),
                     f" / {count_text(limit)}" if limit else "",
                     self.tr(
-                        "Tokens of the prompt and of the text in the KV cache, out of what the model can hold; measured."
+                        "Tokens of the prompt and of the text in the KV cache, of what the model can hold; measured."
                     ),
                 )
             )
@@ -168,7 +168,7 @@ class StatusLine(QWidget):
                     duration_text(times.per_token_ms),
                     "",
                     self.tr(
-                        "Time per output token after the first (TPOT), mean over {over}; measured, without pace and pauses."
+                        "Time per output token after the first (TPOT), mean over {over}; measured, pauses left out."
                     ).format(over=over),
                 )
             )
@@ -205,8 +205,8 @@ class StatusLine(QWidget):
         limit = float(self.width())
         if self.forecast is not None:
             width = QFontMetricsF(plain).horizontalAdvance(self.forecast.rest)
-            needed = sum(self._width(f, plain, bold) + SPACE for f in self.figures[:3])
-            if needed + width + SPACE * 4 < limit:
+            needed = sum(self._width(f, plain, bold) + SPACE for f in self.figures)
+            if QFontMetricsF(plain).horizontalAdvance(self.state) + needed + width + SPACE * 1.5 < limit:
                 box = QRectF(limit - width, 0.0, width + 1, self.height())
                 self._text(painter, box, self.forecast.rest, plain, look.muted)
                 self._places.append((box, self.forecast))

@@ -9,6 +9,7 @@ from PySide6.QtGui import (
     QColor,
     QFontMetricsF,
     QKeyEvent,
+    QKeySequence,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -46,6 +47,7 @@ class TextCanvas(QAbstractScrollArea):
     """The current run's text. Hovering and clicking go to the store; the store's selection is shown."""
 
     stuck_changed = Signal()  # whether the view follows the end
+    copy_asked = Signal()
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -183,6 +185,7 @@ class TextCanvas(QAbstractScrollArea):
     def follow_end(self) -> None:
         self.follows_end = True
         self._measure()
+        self.stuck_changed.emit()
         self.viewport().update()
 
     def _scroll_to(self, step: int, at_top: bool = False) -> None:
@@ -302,6 +305,9 @@ class TextCanvas(QAbstractScrollArea):
         super().hideEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_asked.emit()
+            return
         store, step = self.store, self.store.selected_step
         key, plain = (
             event.key(),

@@ -110,9 +110,10 @@ class TextFlow:
         self._open(self.lines, Qt.LayoutDirection.LayoutDirectionAuto)
 
     def _open(self, first_line: int, direction: Qt.LayoutDirection) -> Block:
+        last = self.blocks[-1].steps
         block = Block(first_line, direction=direction)
         self.blocks.append(block)
-        self._first_steps.append(self._first_steps[-1])
+        self._first_steps.append(last[-1] if last else self._first_steps[-1])
         return block
 
     def _cut(self) -> None:
@@ -200,7 +201,7 @@ class TextFlow:
                 begin = max(start, block.begins[i])
                 stop = min(end, block.begins[i + 1] if i + 1 < len(block.begins) else block.units)
                 if rtl:
-                    spans = self._spans(line, begin, stop)
+                    spans = self._spans(layout, line, begin, stop)
                 else:  # each token begins where the last ended
                     left, right = right, _x(line, stop)
                     spans = [(left, right)]
@@ -208,13 +209,16 @@ class TextFlow:
                     yield Piece(block.steps[i], QRectF(left, top, right - left, self.line_height), line, origin)
 
     @staticmethod
-    def _spans(line: QTextLine, begin: int, end: int) -> list[tuple[float, float]]:
+    def _spans(layout: QTextLayout, line: QTextLine, begin: int, end: int) -> list[tuple[float, float]]:
         """Where units lie in mixed text: a token may fall into several places. Touching ones are joined."""
         found: list[tuple[float, float]] = []
         for unit in range(begin, end):
-            left, right = _span(line, unit, unit + 1)
-            if right > left:
-                found.append((left, right))
+            if not layout.isValidCursorPosition(unit):
+                continue  # inside a character, whose place was taken in with its first unit
+            # Where directions meet, a position has two places; a character's own two edges have one each.
+            one, other = _x(line, unit, QTextLine.Edge.Leading), _x(line, unit, QTextLine.Edge.Trailing)
+            if one != other:
+                found.append((min(one, other), max(one, other)))
         found.sort()
         joined: list[tuple[float, float]] = []
         for left, right in found:
@@ -262,11 +266,6 @@ def _first_line(block: Block) -> int:
     return block.first_line
 
 
-def _span(line: QTextLine, begin: int, end: int) -> tuple[float, float]:
-    one, other = _x(line, begin), _x(line, end)
-    return (one, other) if one <= other else (other, one)
-
-
-def _x(line: QTextLine, unit: int) -> float:
-    x = line.cursorToX(unit)
+def _x(line: QTextLine, unit: int, edge: QTextLine.Edge = QTextLine.Edge.Leading) -> float:
+    x = line.cursorToX(unit, edge)
     return x[0] if isinstance(x, tuple) else x

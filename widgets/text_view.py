@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from widgets.panel import Panel
@@ -39,12 +38,7 @@ class TextView(Panel):
         self.special_button.toggled.connect(self.canvas.set_show_special)
         self.copy_button = self.add_button(self.tr("Copy"), "copy", self.tr("Copy the text (Ctrl+C)"))
         self.copy_button.clicked.connect(self.copy)
-        QShortcut(
-            QKeySequence(QKeySequence.StandardKey.Copy),
-            self,
-            self.copy,
-            context=Qt.ShortcutContext.WidgetWithChildrenShortcut,
-        )
+        self.canvas.copy_asked.connect(self.copy)
         self.canvas.stuck_changed.connect(self._show_state)
         store.frame.connect(self._show_state)
         store.selection_changed.connect(self._show_state)

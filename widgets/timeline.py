@@ -33,11 +33,11 @@ class Timeline(Panel):
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
-        self.set_title(self.tr("Uncertainty by token (nats), drag to go back in time"))
+        self.set_title(self.tr("Uncertainty by token (nats), drag to go back in time"), self.tr("Uncertainty by token"))
         self.title_label.setToolTip(
             self.tr(
-                "Entropy of the distribution before all settings, −Σ p ln p over the whole vocabulary, in nats; measured. "
-                "0 is certain; 2.3 nats is as open as a fair choice among 10 words.\n"
+                "Entropy of the distribution before all settings, −Σ p ln p over the whole vocabulary, in nats; "
+                "measured. 0 is certain; 2.3 nats is as open as a fair choice among 10 words.\n"
                 "Where there are more tokens than pixels, a bar is the mean of several."
             )
         )
@@ -155,13 +155,13 @@ class TimelineBars(QWidget):
         painter.setBrush(theme.mixed(look.panel, look.weights, 0.72))
         radius = min(2.0, (pitch - gap) / 3) if gap else 0.0
         bottom = self.height() - 1.0
-        for index, height in enumerate((heights * (room / top)).tolist()):
-            height = max(1.5, height)
-            box = QRectF(index * pitch, bottom - height, pitch - gap, height)
-            if radius:
+        tall = np.maximum(heights * (room / top), 1.5).tolist()
+        boxes = [QRectF(i * pitch, bottom - height, pitch - gap, height) for i, height in enumerate(tall)]
+        if radius:
+            for box in boxes:
                 painter.drawRoundedRect(box, radius, radius)
-            else:
-                painter.drawRect(box)
+        else:
+            painter.drawRects(boxes)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         hovered, selected = self.store.hovered_step, self.store.selected_step
         if hovered is not None and hovered != selected and hovered < self._count:

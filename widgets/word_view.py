@@ -73,6 +73,7 @@ class WordView(Panel):
         store.hover_changed.connect(self.refresh)
         theme.changes.changed.connect(self._restyle)
         self._restyle()
+        self._write(None)
         self.refresh()
 
     def _legend(self, text: str, tooltip: str, slot: object) -> QToolButton:

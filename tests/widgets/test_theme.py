@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetricsF, QPalette
+from PySide6.QtWidgets import QPushButton
+
+from engine.events import STAGES
+from widgets import theme
+from widgets.panel import ElidedLabel, Panel, PlainLabel
+from widgets.theme import DARK, LIGHT, contrast
+
+BOTH = pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+
+
+@pytest.fixture
+def styled(qapp):
+    theme.set_mode("light")
+    theme.apply(qapp)
+    yield qapp
+    theme.set_mode("light")
+
+
+def test_contrast_is_that_of_the_standard():
+    # Known pairs: black on white is 21, #767676 on white is the lightest grey that passes.
+    assert contrast(QColor("black"), QColor("white")) == pytest.approx(21.0)
+    assert contrast(QColor("#767676"), QColor("white")) == pytest.approx(4.54, abs=0.01)
+
+
+@BOTH
+def test_words_can_be_read_on_every_ground(look):
+    for ground in (look.panel, look.ground, look.track):
+        assert contrast(look.ink, ground) >= 4.5
+    for ground in (look.panel, look.ground):
+        assert contrast(look.muted, ground) >= 4.5
+    assert contrast(look.on_accent, look.accent) >= 4.5
+    for role in (look.warning, look.accent):
+        assert contrast(theme.readable(role, look.panel), look.panel) >= 4.5
+
+
+@BOTH
+@pytest.mark.parametrize("nats", [0.0, 0.2, 1.0, 2.5, 8.0, 30.0, float("inf"), float("nan")])
+def test_words_can_be_read_on_every_shade_of_surprise(look, nats):
+    shade = look.shade(nats) or look.panel
+    assert contrast(look.ink, shade) >= 4.5
+
+
+@BOTH
+def test_more_surprise_is_a_stronger_shade(look):
+    assert look.shade(0.05) is None
+    strength = [contrast(look.shade(nats), look.panel) for nats in (0.3, 1.0, 3.0, 8.0)]
+    assert strength == sorted(strength)
+
+
+@BOTH
+@pytest.mark.parametrize("stage", STAGES)
+def test_chips_can_be_read(look, stage):
+    ground, text = look.chip(look.cut(stage))
+    assert contrast(text, ground) >= 4.5
+
+
+def test_the_four_filters_with_sliders_have_colours_of_their_own():
+    for look in (LIGHT, DARK):
+        assert len({look.cut(stage).name() for stage in ("top_k", "top_p", "min_p", "typical_p", "penalties")}) == 5
+
+
+def test_a_change_of_theme_reaches_palette_icons_and_views(styled, qtbot):
+    button = QPushButton("Run")
+    qtbot.addWidget(button)
+    theme.set_icon(button, "run")
+    light = button.icon().pixmap(16, 16).toImage()
+    with qtbot.waitSignal(theme.changes.changed):
+        theme.set_mode("dark")
+    assert theme.current() is DARK
+    assert styled.palette().color(QPalette.ColorRole.Window) == DARK.ground
+    assert styled.palette().color(QPalette.ColorRole.Text) == DARK.ink
+    dark = button.icon().pixmap(16, 16).toImage()
+    assert light != dark
+    assert dark.pixelColor(8, 8).name() == DARK.ink.name()
+
+
+def test_the_systems_theme_is_followed_while_asked_for(styled, monkeypatch):
+    theme.set_mode("system")
+    monkeypatch.setattr(theme, "_system_theme", lambda: DARK)
+    theme.changes.system_changed(Qt.ColorScheme.Dark)
+    assert theme.current() is DARK
+    theme.set_mode("light")
+    theme.changes.system_changed(Qt.ColorScheme.Dark)
+    assert theme.current() is LIGHT
+
+
+def test_an_unknown_theme_or_icon_is_refused(styled):
+    with pytest.raises(ValueError, match="sepia"):
+        theme.set_mode("sepia")
+    with pytest.raises(KeyError):
+        theme.icon("no such icon")
+
+
+@pytest.mark.parametrize("path", sorted(theme.ICONS.glob("*.svg")), ids=lambda path: path.stem)
+def test_every_icon_draws_in_the_asked_colour_at_any_pixel_ratio(qapp, path):
+    for ratio in (1.0, 1.5, 2.0):
+        image = theme.icon_pixmap(path.stem, 20, QColor("#123456"), ratio).toImage()
+        assert image.width() == round(20 * ratio)
+        pixels = [image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())]
+        strongest = max(pixels, key=QColor.alpha)
+        assert strongest.alpha() > 120
+        for got, asked in zip(strongest.getRgb()[:3], (0x12, 0x34, 0x56), strict=True):
+            assert got == pytest.approx(asked, abs=3)
+
+
+def test_figures_have_equal_widths(qapp):
+    metrics = QFontMetricsF(theme.font())
+    assert len({round(metrics.horizontalAdvance(digit * 10), 3) for digit in "0123456789"}) == 1
+
+
+def test_text_is_13_pixels_or_as_large_as_the_system_says(qapp, monkeypatch):
+    class Database:
+        SystemFont = theme.QFontDatabase.SystemFont
+        pixels = 9
+
+        @classmethod
+        def systemFont(cls, _kind):
+            font = QFont()
+            font.setPixelSize(cls.pixels)
+            return font
+
+    monkeypatch.setattr(theme, "QFontDatabase", Database)
+    assert QFontInfo(theme.font()).pixelSize() == 13
+    Database.pixels = 20
+    assert QFontInfo(theme.font()).pixelSize() == 20
+    assert QFontInfo(theme.font(3)).pixelSize() == 23
+
+
+@pytest.mark.parametrize("text", ["<s>", "<b>x</b>", "a<b>c", "if a<b and c>d", "<|im_end|>", "&lt;"])
+def test_labels_show_markup_letter_by_letter(qtbot, text):
+    for label in (PlainLabel(text), ElidedLabel(text)):
+        qtbot.addWidget(label)
+        assert label.sizeHint().width() >= QFontMetricsF(label.font()).horizontalAdvance(text) - 1
+
+
+def test_a_panel_shows_title_remark_and_buttons(styled, qtbot):
+    panel = Panel("Memory")
+    qtbot.addWidget(panel)
+    panel.set_remark("<s>weights, measured")
+    button = panel.add_button("Copy", "copy", "Copy the text (Ctrl+C)")
+    assert panel.title_label.text() == panel.accessibleName() == "Memory"
+    assert panel.remark_label.textFormat() == Qt.TextFormat.PlainText
+    assert button.accessibleName() == "Copy"
+    assert not button.icon().isNull()
