@@ -296,7 +296,8 @@ def main(arguments: list[str]) -> int:
         print(__doc__.strip())
         return 0
     if arguments[0] not in TARGETS:
-        print(f"error: There is no target called {arguments[0]}.\nfix: Choose one of {', '.join(TARGETS)}.")
+        known = ", ".join(TARGETS)
+        print(f"error: There is no target called {arguments[0]}.\nfix: Choose one of {known}.", file=sys.stderr)
         return 2
     os.chdir(ROOT)
     try:
