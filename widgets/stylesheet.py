@@ -45,10 +45,11 @@ QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleS
   border-color: $accent; }
 QLineEdit:disabled, QPlainTextEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled {
   color: $muted; background: $ground; }
-QLineEdit[quiet="true"] { background: transparent; border-color: transparent; padding: 1px 5px; font-weight: 600; }
+QLineEdit[quiet="true"] { background: transparent; border-color: transparent; padding: 1px 0 1px 5px;
+  font-weight: 600; }
 QLineEdit[quiet="true"]:hover { border-color: $edge; }
 QLineEdit[quiet="true"]:focus { border-color: $accent; background: $panel; }
-QLineEdit[invalid="true"], QSpinBox[invalid="true"] { border-color: $warning; }
+QLineEdit[invalid="true"], QLineEdit[invalid="true"]:focus, QSpinBox[invalid="true"] { border-color: $warning; }
 QSpinBox, QDoubleSpinBox { padding: 4px 20px 4px 7px; }
 QComboBox { padding-right: 24px; }
 QComboBox::drop-down { border: none; width: 22px; }

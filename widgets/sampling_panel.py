@@ -1,0 +1,312 @@
+"""How the next word is chosen: sliders, seed, limits, and the buttons that run.
+
+A change goes out at once as a new frozen `SamplingSettings` and works from the next token on (SAM-10).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
+
+from engine.settings import Range, SamplingSettings
+from widgets import theme
+from widgets.fields import NumberField, number_shown
+from widgets.panel import ElidedLabel, Panel
+from widgets.run_controls import RunControls
+from widgets.run_store import RunStore
+from widgets.sampling_rows import SettingRow, knobs
+from widgets.stop_list import StopList
+
+MOST_NEW_TOKENS = 10_000_000
+HISTORY = 200
+OFF = SamplingSettings()
+
+
+class SamplingPanel(Panel):
+    """The sampling settings of the coming and of the current run."""
+
+    settings_changed = Signal(object)  # SamplingSettings
+    run_requested = Signal()
+    step_requested = Signal()
+    pause_toggled = Signal()
+    stop_requested = Signal()
+    pace_changed = Signal(object)  # seconds per token
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.set_title(self.tr("Sampling"))
+        self.store = store
+        self._settings = OFF
+        self._history: list[SamplingSettings] = [OFF]
+        self._at = 0
+        self._dragging = ""  # the setting whose slider is held: one drag is one step of the history
+        self._defaults = OFF
+        self._had_facts = None
+
+        self.controls = RunControls(store)
+        self.body.addWidget(self.controls)
+        first, more = knobs()
+        self.rows: dict[str, SettingRow] = {}
+        for knob in first:
+            self.body.addWidget(self._row(SettingRow(knob)))
+        self._build_seed()
+        self._build_limit()
+        self._build_more([self._row(SettingRow(knob)) for knob in more])
+        self._build_menu()
+
+        for name in ("run_requested", "step_requested", "pause_toggled", "stop_requested", "pace_changed"):
+            getattr(self.controls, name).connect(getattr(self, name))
+        store.frame.connect(self.refresh)
+        store.selection_changed.connect(self.refresh)
+        store.hover_changed.connect(self.refresh)
+        self.refresh()
+
+    # ---------------------------------------------------------------- building
+
+    def _row(self, row: SettingRow) -> SettingRow:
+        self.rows[row.knob.name] = row
+        row.changed.connect(self._row_changed)
+        return row
+
+    def _build_seed(self) -> None:
+        self.seed_field = NumberField(None, 0, integer=True)
+        self.seed_field.setAccessibleName(self.tr("Seed"))
+        tip = self.tr(
+            "Seed: any whole number. The draw of each token is one number from the seed and the token's place alone "
+            "(Philox), so the same seed and settings write the same text."
+        )
+        self.seed_field.setToolTip(tip)
+        dice = self._small("dice", self.tr("Another seed at random"))
+        dice.clicked.connect(self.roll)
+        self.lock_button = self._small("lock", self.tr("Locked: this seed for every run. Open: a new one each time."))
+        self.lock_button.setCheckable(True)
+        self.lock_button.setChecked(True)
+        label = ElidedLabel(self.tr("Seed"))
+        label.setToolTip(tip)
+        row = QHBoxLayout()
+        row.setSpacing(2)
+        row.addWidget(label, 1)
+        row.addWidget(self.seed_field, 3)
+        row.addWidget(dice)
+        row.addWidget(self.lock_button)
+        self.body.addLayout(row)
+        self.body.addWidget(self.seed_field.problem_label)
+        self.seed_field.value_changed.connect(self._seed_typed)
+
+    def _build_limit(self) -> None:
+        self.limit_field = NumberField(Range(1, MOST_NEW_TOKENS, 256, integer=True), 256, step=16)
+        self.limit_field.setAccessibleName(self.tr("Most new tokens"))
+        tip = self.tr("max new tokens: the run ends after this many, where nothing ends it before.")
+        self.limit_field.setToolTip(tip)
+        self.limit_field.setFixedWidth(theme.base_px() * 8)
+        label = ElidedLabel(self.tr("Most new tokens"))
+        label.setToolTip(tip)
+        row = QHBoxLayout()
+        row.addWidget(label, 1)
+        row.addWidget(self.limit_field)
+        self.body.addLayout(row)
+        self.body.addWidget(self.limit_field.problem_label)
+
+    def _build_more(self, rows: list[SettingRow]) -> None:
+        self.more_button = QToolButton()
+        self.more_button.setText(self.tr("more settings"))
+        self.more_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.more_button.setCheckable(True)
+        self.more_button.setIconSize(QSize(12, 12))
+        self.more = QWidget()
+        column = QVBoxLayout(self.more)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        for row in rows:
+            column.addWidget(row)
+        self.stop_list = StopList()
+        column.addWidget(ElidedLabel(self.tr("Stop at")))
+        column.addWidget(self.stop_list)
+        self.body.addWidget(self.more_button)
+        self.body.addWidget(self.more)
+        self.more_button.toggled.connect(self._show_more)
+        self.stop_list.changed.connect(self._count_more)
+        self._show_more(False)
+
+    def _build_menu(self) -> None:
+        button = self.add_button(self.tr("reset"), "", self.tr("Reset, undo and redo of settings"))
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(button)
+        self.defaults_action = menu.addAction(self.tr("To the model's own defaults"))
+        self.defaults_action.triggered.connect(self.use_defaults)
+        off = menu.addAction(self.tr("All off: the model's plain probabilities"))
+        off.triggered.connect(self.use_off)
+        menu.addSeparator()
+        self.undo_action = menu.addAction(self.tr("Undo"))
+        self.redo_action = menu.addAction(self.tr("Redo"))
+        for action, key, slot in (
+            (self.undo_action, QKeySequence.StandardKey.Undo, self.undo),
+            (self.redo_action, QKeySequence.StandardKey.Redo, self.redo),
+        ):
+            action.setShortcuts(key)
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            action.triggered.connect(slot)
+            self.addAction(action)
+        button.setMenu(menu)
+        self._enable_history()
+
+    def _small(self, icon: str, text: str) -> QToolButton:
+        button = QToolButton()
+        theme.set_icon(button, icon)
+        button.setIconSize(QSize(16, 16))
+        button.setToolTip(text)
+        button.setAccessibleName(text)
+        return button
+
+    # ---------------------------------------------------------------- what is set
+
+    def settings(self) -> SamplingSettings:
+        """The settings as they stand; half typed numbers are taken first, refused ones are not."""
+        for field in (*(row.field for row in self.rows.values()), self.seed_field):
+            field.commit()
+        return self._settings
+
+    def set_settings(self, settings: SamplingSettings) -> None:
+        """Shows settings from elsewhere, bit for bit; says nothing."""
+        self._settings = settings
+        self._history, self._at = [settings], 0
+        self._show()
+
+    def max_new_tokens(self) -> int:
+        self.limit_field.commit()
+        return int(self.limit_field.value())
+
+    def stop_strings(self) -> tuple[str, ...]:
+        return self.stop_list.strings()
+
+    def pace(self) -> float:
+        """Seconds per token, 0 for full speed."""
+        return self.controls.pace()
+
+    def restore(
+        self, settings: SamplingSettings, max_new_tokens: int, stop: tuple[str, ...], seconds_per_token: float
+    ) -> None:
+        """What was set when the window was last closed."""
+        self.set_settings(settings)
+        if isinstance(max_new_tokens, int) and 1 <= max_new_tokens <= MOST_NEW_TOKENS:
+            self.limit_field.set_value(max_new_tokens)
+        self.stop_list.set_strings(tuple(stop))
+        self.controls.set_pace(seconds_per_token)
+        self._count_more()
+
+    def prepare_run(self) -> None:
+        """To be called before a run is asked for: another seed, unless it is locked."""
+        if not self.lock_button.isChecked():
+            self.roll()
+
+    def roll(self) -> None:
+        """Another seed."""
+        self._take(replace(self._settings, seed=secrets.randbelow(1_000_000)))
+
+    def use_defaults(self) -> None:
+        """The model's own generation defaults; the seed stays."""
+        self._take(replace(self._defaults, seed=self._settings.seed))
+
+    def use_off(self) -> None:
+        self._take(replace(OFF, seed=self._settings.seed))
+
+    def undo(self) -> None:
+        self._go(self._at - 1)
+
+    def redo(self) -> None:
+        self._go(self._at + 1)
+
+    def _go(self, at: int) -> None:
+        if 0 <= at < len(self._history):
+            self._at = at
+            self._settings = self._history[at]
+            self._show()
+            self._enable_history()
+            self.settings_changed.emit(self._settings)
+
+    def _row_changed(self, value: object, drag: bool) -> None:
+        name = self.sender().knob.name  # type: ignore[union-attr]
+        same_drag = drag and self._dragging == name
+        self._dragging = name if drag else ""
+        self._take(replace(self._settings, **{name: value}), same_drag)  # type: ignore[arg-type]
+
+    def _seed_typed(self, value: object) -> None:
+        self._take(replace(self._settings, seed=value))  # type: ignore[arg-type]
+
+    def _take(self, settings: SamplingSettings, same_step: bool = False) -> None:
+        if settings == self._settings:
+            return
+        del self._history[self._at + 1 :]
+        if same_step and self._at > 0:
+            self._history[self._at] = settings
+        else:
+            self._history.append(settings)
+            del self._history[:-HISTORY]
+        self._at = len(self._history) - 1
+        self._settings = settings
+        self._show()
+        self._enable_history()
+        self.settings_changed.emit(settings)
+
+    def _show(self) -> None:
+        for name, row in self.rows.items():
+            value = getattr(self._settings, name)
+            if row.value() != value:
+                row.set_value(value)
+        if self.seed_field.value() != self._settings.seed:
+            self.seed_field.set_value(self._settings.seed)
+        self._count_more()
+        self._tell_greedy()
+        self.refresh()
+
+    def _tell_greedy(self) -> None:
+        self.set_remark(
+            self.tr("greedy") if self._settings.greedy else "",
+            self.tr("Temperature 0: always the most probable word, no draw; the seed changes nothing."),
+        )
+
+    def _enable_history(self) -> None:
+        self.undo_action.setEnabled(self._at > 0)
+        self.redo_action.setEnabled(self._at + 1 < len(self._history))
+
+    # ---------------------------------------------------------------- what is shown
+
+    def refresh(self) -> None:
+        """Words kept at the shown token, and the defaults of the model that is loaded."""
+        facts = self.store.facts
+        if facts is not self._had_facts:
+            self._had_facts = facts
+            self._defaults = facts.generation_defaults if facts is not None else OFF
+            for name, row in self.rows.items():
+                row.set_default(getattr(self._defaults, name))
+            self.defaults_action.setText(self._defaults_text())
+        token = self.store.shown_token
+        vocab_size = facts.vocab_size if facts is not None else None
+        for row in self.rows.values():
+            row.show_kept(token, vocab_size)
+
+    def _defaults_text(self) -> str:
+        parts = [
+            f"{row.knob.label} {number_shown(getattr(self._defaults, name))}"
+            for name, row in self.rows.items()
+            if getattr(self._defaults, name) != getattr(OFF, name)
+        ]
+        if not parts:
+            return self.tr("To the model's own defaults")
+        return self.tr("To the model's own defaults: {list}").format(list=", ".join(parts))
+
+    def _show_more(self, shown: bool) -> None:
+        self.more.setVisible(shown)
+        theme.set_icon(self.more_button, "chevron-down" if shown else "chevron-right")
+
+    def _count_more(self) -> None:
+        """A folded section still says that something in it is on."""
+        _, more = knobs()
+        count = sum(getattr(self._settings, knob.name) != getattr(OFF, knob.name) for knob in more)
+        count += len(self.stop_list.strings())
+        text = self.tr("more settings")
+        self.more_button.setText(f"{text} ({self.tr('{count} on').format(count=count)})" if count else text)
