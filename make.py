@@ -76,7 +76,7 @@ WAYLAND_LIBRARIES = {"libwayland-client.so.0": "libwayland-client0", "libwayland
 FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.local/share/fonts")
 
 
-class Failed(Exception):  # noqa: N818
+class Failed(Exception):
     """A step failed: one sentence, and a way out."""
 
     def __init__(self, what: str, fix: str) -> None:

@@ -66,5 +66,5 @@ class RemoteFailed(WorkbenchError):
     exit_code = REMOTE_FAILED
 
 
-class Cancelled(Exception):  # noqa: N818  an outcome, not an error
+class Cancelled(Exception):  # an outcome, not an error
     """The person asked to stop. Raised inside blocking work (a load) and caught at its edge."""
