@@ -27,11 +27,6 @@ from widgets.box_view import BoxView
 from widgets.model_panel import ModelChip, ModelPanel
 from widgets.pipeline_strip import PipelineStrip
 from widgets.prompt_panel import PromptPanel
-from widgets.sampling_panel import SamplingPanel
-from widgets.status_line import StatusLine
-from widgets.text_view import TextView
-from widgets.timeline import Timeline
-from widgets.word_view import WordView
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
@@ -41,14 +36,22 @@ from engine.settings import LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
 from widgets.run_store import Run, RunStore
+from widgets.sampling_panel import SamplingPanel
+from widgets.status_line import StatusLine
+from widgets.text_view import TextView
+from widgets.timeline import Timeline
+from widgets.word_view import WordView
 
 WORD_BOXES = ("probabilities", "sample")  # boxes whose view is "why this word"
 
 
 class MainWindow(QMainWindow):
-    def __init__(self, preferences: Preferences, note: str = "") -> None:
+    """note: a sentence to show at first. visit: nothing is remembered and runs go to this folder ("": nowhere)."""
+
+    def __init__(self, preferences: Preferences, note: str = "", visit: str | None = None) -> None:
         super().__init__()
         self.preferences = preferences
+        self._visit = visit
         self.setWindowTitle("Glasswork")
         self.setAcceptDrops(True)
         self.setObjectName("glasswork")
@@ -323,7 +326,7 @@ class MainWindow(QMainWindow):
             self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
             return
         self.prompt_panel.remember()
-        if self.engine.run(request, str(runs_folder()), one_token):
+        if self.engine.run(request, str(runs_folder()) if self._visit is None else self._visit, one_token):
             self.store.set_activity("prefill")
 
     @Slot()
@@ -616,7 +619,8 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Cancel, quit, wait; then the window may go."""
-        self.remember()
+        if self._visit is None:
+            self.remember()
         self.hide()  # gone at once for the person, while the engine comes to its end
         self.engine.close()
         super().closeEvent(event)

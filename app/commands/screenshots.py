@@ -1,0 +1,160 @@
+"""Every view rendered offscreen from real data: a real load, a real run, pictures and the replay of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import FileRefused, RunFailed
+from engine.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+
+PROMPT = "Describe how a river shapes the land it crosses."
+CHINESE = "用一句话介绍量子计算。🌊"
+SETTINGS = SamplingSettings(temperature=0.8, top_k=40, top_p=0.9, min_p=0.02, repetition_penalty=1.1, seed=7)
+TOKENS = 96
+WAIT_S = 600.0
+SIZES = {"": (1440, 900), "-small": (1024, 700), "-large": (1920, 1080)}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="where the pictures and the replay go")
+    parser.add_argument("--model", default="default", help="the model to load (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the files as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"  # pictures, whatever display there is
+    folder = Path(args.folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileRefused(
+            "The folder {folder} cannot be made: {said}.",
+            "Name another one.",
+            folder=str(folder),
+            said=error.strerror or str(error),
+        ) from None
+    files = tour(folder, args.model, None if args.json else say)
+    if args.json:
+        print(json.dumps({"folder": str(folder), "files": files}))
+    else:
+        print(f"{len(files)} files in {folder.resolve()}")
+    return 0
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[str]:
+    """Does what a person would do and takes pictures. Returns the names of the files. Raises WorkbenchError."""
+    from PySide6.QtWidgets import QApplication
+
+    from app.main_window import MainWindow
+    from app.preferences import Preferences
+    from widgets import theme
+
+    tell = tell or (lambda line: None)
+    app = QApplication.instance() or QApplication(["glasswork"])
+    assert isinstance(app, QApplication)
+    theme.set_mode("light")
+    theme.apply(app)
+    theme.motion = False
+    preferences = Preferences(theme="light", motion=False, model=model, prompt=PROMPT, max_new_tokens=TOKENS)
+    preferences.sampling = SETTINGS.as_dict()
+    window = MainWindow(preferences, visit="")
+    camera = Camera(window, folder)
+    try:
+        window.show()
+        camera.shoot("01-empty")
+        window.start()
+        tell("Loading the model …")
+        wait(lambda: window.store.load_progress is not None and window.store.load_progress.stage == "weights", window)
+        camera.shoot("02-loading")
+        wait(lambda: not window.engine.busy, window)
+        if window.store.facts is None:
+            raise RunFailed("The model did not load: {said}", "See python -m app doctor.", said=window.banner.text)
+        window.show_model_panel()
+        camera.shoot("03-model")
+        window.toggle_model_panel()
+        tell(f"Running the prompt: {PROMPT}")
+        window.start_run()
+        wait(lambda: bool(window.store.current) and len(window.store.current.tokens) >= TOKENS // 3, window)
+        window.toggle_pause()
+        camera.shoot("04-paused")
+        window.toggle_pause()
+        wait(lambda: not window.engine.busy, window)
+        run = window.store.current
+        assert run is not None
+        if run.end is None or run.end.reason == "error":
+            raise RunFailed("The run broke off: {said}", "See the log.", said=window.banner.text)
+        tell(f"{run.end.new_tokens} tokens at {run.end.decode_tokens_per_s:.1f} tokens/s: {run.end.text[:100]}…")
+        window.store.select(max(range(len(run.tokens)), key=lambda step: run.tokens[step].surprise_nats))
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            for name, size in SIZES.items():
+                camera.shoot(f"05-workbench-{mode}{name}", size)
+        theme.set_mode("light")
+        for box in window.strip.box_names():
+            window.show_box(box)
+            camera.shoot(f"06-box-{box}")
+        window.show_box("sample")
+        window.save_replay_to(folder / "tour.jsonl")
+        camera.files.append("tour.jsonl")
+        window.banner.dismiss()
+        tell(f"Running a Chinese prompt: {CHINESE}")
+        window.prompt_panel.restore(CHINESE, None, False)
+        window.sampling_panel.restore(SETTINGS, 40, (), 0.0)
+        window.start_run()
+        wait(lambda: not window.engine.busy, window)
+        camera.shoot("07-chinese")
+        window.open_replay_file(folder / "tour.jsonl")
+        camera.shoot("08-replay")
+    finally:
+        window.close()
+    return camera.files
+
+
+class Camera:
+    """Takes pictures of a window once it has come to rest."""
+
+    def __init__(self, window: MainWindow, folder: Path) -> None:
+        self.window, self.folder = window, folder
+        self.files: list[str] = []
+
+    def shoot(self, name: str, size: tuple[int, int] = (1440, 900)) -> None:
+        from PySide6.QtCore import QElapsedTimer
+        from PySide6.QtWidgets import QApplication
+
+        if (self.window.width(), self.window.height()) != size:
+            self.window.resize(*size)
+            self.window.restore_layout()
+        rest = QElapsedTimer()
+        rest.start()
+        while rest.elapsed() < 120:  # a few frames
+            QApplication.processEvents()
+            time.sleep(0.005)
+        path = self.folder / f"{name}.png"
+        if not self.window.grab().save(str(path)):
+            raise FileRefused("The picture {path} cannot be written.", "Name another folder.", path=str(path))
+        self.files.append(path.name)
+
+
+def wait(condition: Callable[[], bool], window: MainWindow) -> None:
+    """Lets the window live until the condition holds, or the engine has stopped without it."""
+    from PySide6.QtWidgets import QApplication
+
+    began = time.monotonic()
+    while not condition():
+        QApplication.processEvents()
+        time.sleep(0.005)
+        if time.monotonic() - began > WAIT_S or (not window.engine.busy and window.banner.isVisible()):
+            return
