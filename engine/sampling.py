@@ -104,18 +104,13 @@ def decide(
         top, weight, final_entropy = _spread(adjusted, 1.0)
         stages.append(StageFigures("penalties", int(logits.size), top + math.log(weight)))
     kept = int(logits.size)
-    banned = banned_by_ngram(history.ids, settings.no_repeat_ngram_size)
-    banned = banned[banned < logits.size]
-    if settings.no_repeat_ngram_size and banned.size < logits.size:  # nobody left: the ban is void (SAM-6)
+    values, banned = _without_repeats(ranking.values, history, settings)
+    if settings.no_repeat_ngram_size:
         if banned.size:
-            values = ranking.values.copy()
-            values[banned] = -np.inf
             ranking = Ranking(values)
             top, weight, final_entropy = _spread(values, 1.0)
         kept -= banned.size
         stages.append(StageFigures("no_repeat_ngram", kept, top + math.log(weight)))
-    else:
-        banned = banned[:0]
 
     if settings.greedy:
         chosen = int(ranking.first(1)[0])
@@ -215,6 +210,21 @@ def banned_by_ngram(ids: list[int], size: int) -> np.ndarray:
     return np.unique(context[np.flatnonzero(matches) + size - 1])
 
 
+def _without_repeats(values: np.ndarray, history: History, settings: SamplingSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Values where banned tokens are impossible, and their ids. Where nobody would be left, the most probable one is
+    not banned (SAM-6)."""
+    banned = banned_by_ngram(history.ids, settings.no_repeat_ngram_size)
+    banned = banned[banned < values.size]
+    if not banned.size:
+        return values, banned
+    left = values.copy()
+    left[banned] = -np.inf
+    if not math.isfinite(left.max()):
+        best = int(values.argmax())
+        left[best], banned = values[best], banned[banned != best]
+    return left, banned
+
+
 def _no_cuts(ids: np.ndarray) -> np.ndarray:
     return np.zeros(ids.size, dtype=np.uint8)
 
@@ -260,7 +270,8 @@ class _Funnel:
         return StageFigures(name, self.kept, self.top / self.temperature + math.log(self.weight))
 
     def _weights_of(self, ids: np.ndarray) -> np.ndarray:
-        return np.exp((self.ranking.values[ids].astype(np.float64) - self.top) / self.temperature)
+        with np.errstate(over="ignore"):  # a tiny temperature: beyond every number below the largest
+            return np.exp((self.ranking.values[ids].astype(np.float64) - self.top) / self.temperature)
 
     def _growing(self):
         """Ids and weights of ever longer beginnings of what is left, so that few tokens are sorted when few matter."""
@@ -363,13 +374,7 @@ def final_probabilities(logits: np.ndarray, history: History, settings: Sampling
         return result
     adjusted = penalised(logits, history, settings)
     values = logits if adjusted is None else adjusted
-    banned = banned_by_ngram(history.ids, settings.no_repeat_ngram_size)
-    banned = banned[banned < logits.size]
-    if banned.size and banned.size < logits.size:
-        values = values.copy()
-        values[banned] = -np.inf
-    else:
-        banned = banned[:0]
+    values, banned = _without_repeats(values, history, settings)
     top, weight, entropy = _spread(values, 1.0)
     funnel = _Funnel(Ranking(values), top, weight, logits.size - banned.size, settings.temperature, entropy)
     funnel.run(settings)

@@ -125,7 +125,8 @@ class SamplingSettings:
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0.0
+        # Two different logits in float32 are never so near that a temperature this small leaves the lesser a chance.
+        return self.temperature < 1e-30
 
     def as_dict(self) -> dict[str, float | int]:
         return asdict(self)
