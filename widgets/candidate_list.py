@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
 from engine.events import Candidate, TokenEvent
 from widgets import theme
-from widgets.candidate_rows import cut_word, paint_row, row_style
+from widgets.candidate_rows import Rows, cut_word
 from widgets.format import number_text, percent_text, plain_tooltip, token_label
 
 LEAST_ROWS = 8
@@ -30,29 +30,34 @@ class CandidateList(QAbstractScrollArea):
         self.viewport().setAutoFillBackground(False)
         self.setAccessibleName(self.tr("Alternatives to the shown word"))
         self.verticalScrollBar().valueChanged.connect(self.viewport().update)
-        theme.changes.changed.connect(self._restyle)
+        theme.changes.changed.connect(self._theme_changed)
         self._restyle()
 
     def _restyle(self) -> None:
-        self._style = row_style(self.viewport().width() - 2 * INSET, self._candidates)
+        self._rows = Rows(self._candidates, self.viewport().width() - 2 * INSET)
         self._measure()
+
+    def _theme_changed(self) -> None:
+        self._restyle()
         self.updateGeometry()
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(theme.base_px() * 18, round(LEAST_ROWS * self._style.height))
+        return QSize(theme.base_px() * 18, round(LEAST_ROWS * self._rows.height))
 
     def sizeHint(self) -> QSize:
-        return QSize(theme.base_px() * 24, round(12 * self._style.height))
+        return QSize(theme.base_px() * 24, round(12 * self._rows.height))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._restyle()
 
-    def set_token(self, token: TokenEvent | None) -> None:
-        self._token = token
-        self._candidates = token.candidates if token is not None else ()
+    def set_token(self, token: TokenEvent | None, candidates: tuple[Candidate, ...]) -> None:
+        self._token, self._candidates = token, candidates
         self.verticalScrollBar().setValue(0)
         self._restyle()
+
+    def describe(self) -> None:
+        """Tells screen readers; not for each of many tokens in quick succession."""
         self.setAccessibleDescription(self._spoken())
         if QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
@@ -71,22 +76,22 @@ class CandidateList(QAbstractScrollArea):
 
     def _measure(self) -> None:
         bar = self.verticalScrollBar()
-        bar.setSingleStep(round(self._style.height))
+        bar.setSingleStep(round(self._rows.height))
         bar.setPageStep(self.viewport().height())
         hidden = max(0, len(self._candidates) - self.rows_in_view)
-        bar.setRange(0, round(hidden * self._style.height))  # whole rows only
+        bar.setRange(0, round(hidden * self._rows.height))  # whole rows only
         self.viewport().update()
 
     @property
     def rows_in_view(self) -> int:
-        return int(self.viewport().height() // self._style.height)
+        return int(self.viewport().height() // self._rows.height)
 
     def _pinned(self) -> int | None:
         """The chosen row's index where it lies below what is in view: it is shown in place of the last row."""
         bottom = self.verticalScrollBar().value() + self.viewport().height()
         for index, candidate in enumerate(self._candidates):
             if candidate.chosen:
-                return index if (index + 1) * self._style.height > bottom + 1 else None
+                return index if (index + 1) * self._rows.height > bottom + 1 else None
         return None
 
     def row_at(self, point: QPoint) -> int | None:
@@ -94,20 +99,23 @@ class CandidateList(QAbstractScrollArea):
         pinned = self._pinned()
         if pinned is not None and point.y() >= self._pin_top():
             return pinned
-        index = int((point.y() + self.verticalScrollBar().value()) // self._style.height)
+        index = int((point.y() + self.verticalScrollBar().value()) // self._rows.height)
         return index if 0 <= index < len(self._candidates) else None
 
     def _pin_top(self) -> float:
-        return self.viewport().height() - self._style.height - 2.0
+        return self.viewport().height() - self._rows.height - 2.0
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self.viewport())
+        with QPainter(self.viewport()) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
         if self._token is None:
             self._paint_empty(painter)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.translate(INSET, 0.0)
-        height, offset = self._style.height, self.verticalScrollBar().value()
+        height, offset = self._rows.height, self.verticalScrollBar().value()
         pinned = self._pinned()
         room = self.viewport().height() if pinned is None else self._pin_top() - 2.0
         painter.save()
@@ -116,23 +124,15 @@ class CandidateList(QAbstractScrollArea):
             top = index * height - offset
             if top + height > room + 1.0:
                 break
-            self._paint_candidate(painter, index, top)
+            self._paint_row(painter, index, top)
         painter.restore()
         if pinned is not None:
             painter.setPen(QPen(theme.current().line, 1.0))
-            painter.drawLine(0, int(self._pin_top()) - 1, int(self._style.width), int(self._pin_top()) - 1)
-            self._paint_candidate(painter, pinned, self._pin_top() + 1.0)
+            painter.drawLine(0, int(self._pin_top()) - 1, int(self._rows.width), int(self._pin_top()) - 1)
+            self._paint_row(painter, pinned, self._pin_top() + 1.0)
 
-    def _paint_candidate(self, painter: QPainter, index: int, top: float) -> None:
-        paint_row(
-            painter,
-            self._style,
-            top,
-            self._candidates[index],
-            before=self._before,
-            after=self._after,
-            progress=self._progress,
-        )
+    def _paint_row(self, painter: QPainter, index: int, top: float) -> None:
+        self._rows.paint(painter, index, top, before=self._before, after=self._after, progress=self._progress)
 
     def _paint_empty(self, painter: QPainter) -> None:
         painter.setPen(theme.current().muted)

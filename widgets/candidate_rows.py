@@ -6,7 +6,6 @@ Shared by the panel "why this word" and the small window beside a hovered token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
@@ -15,152 +14,162 @@ from engine.events import Candidate
 from widgets import theme
 from widgets.format import percent_text, token_label
 
+BAR = 11.0  # height of a bar
+_MIDDLE = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine
+_LEFT, _RIGHT = int(_MIDDLE | Qt.AlignmentFlag.AlignLeft), int(_MIDDLE | Qt.AlignmentFlag.AlignRight)
+_CENTRE = int(_MIDDLE | Qt.AlignmentFlag.AlignHCenter)
+
 
 def cut_word(stage: str) -> str:
     """The stage that cut, in the words of its slider."""
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     return {
-        "top_k": tr("cut", "top-k"),
-        "top_p": tr("cut", "top-p"),
-        "min_p": tr("cut", "min-p"),
-        "typical_p": tr("cut", "typical-p"),
-        "no_repeat_ngram": tr("cut", "no-repeat"),
-        "penalties": tr("cut", "penalty"),
+        "top_k": translate("cut", "top-k"),
+        "top_p": translate("cut", "top-p"),
+        "min_p": translate("cut", "min-p"),
+        "typical_p": translate("cut", "typical-p"),
+        "no_repeat_ngram": translate("cut", "no-repeat"),
+        "penalties": translate("cut", "penalty"),
     }.get(stage, stage)
 
 
-@dataclass(frozen=True)
-class RowStyle:
-    """Fonts and columns of rows for one width. Made anew when the width, the theme or a font changes."""
+class Rows:
+    """Alternatives ready to be painted at one width: what costs time is worked out once, when a row is first seen.
 
-    width: float
-    mono: QFont
-    mono_bold: QFont
-    small: QFont
-    label: float  # width of the label column
-    before: float  # of each figure column
-    after: float
-    height: float
+    Made anew when the token, the width, the theme or a font changes.
+    """
 
-    @property
-    def bar(self) -> tuple[float, float]:
-        """Left edge and width of the bar column."""
-        left = self.label + 10.0
-        return left, max(24.0, self.width - left - self.before - self.after - 10.0)
+    def __init__(self, candidates: Sequence[Candidate], width: float) -> None:
+        look = theme.current()
+        self.candidates, self.width = candidates, width
+        self.mono, self.bold, self.figure, self.small = (
+            theme.mono(-1),
+            theme.mono(-1, bold=True),
+            theme.font(-1),
+            theme.font(-2),
+        )
+        self._mono_metrics = QFontMetricsF(self.mono)
+        small = QFontMetricsF(self.small)
+        letter = self._mono_metrics.horizontalAdvance("n")
+        labels = [token_label(candidate.text) for candidate in candidates]
+        widest = max((self._advance(label, letter) for label in labels), default=0.0)
+        figures = QFontMetricsF(self.figure)
+        self.height = max(22.0, round(figures.height() * 1.42))
+        self.label_width = min(max(widest + 2.0, 56.0), width / 3.0)  # a label takes at most a third
+        self.before_width = figures.horizontalAdvance(">99.9%") + 8.0
+        words = {cut_word(c.cut_by) for c in candidates if c.cut_by}
+        self._chip_widths = {word: small.horizontalAdvance(word) + 12.0 for word in (*words, cut_word("penalties"))}
+        self._chip_height = small.height() + 2.0
+        chips = max((self._chip_widths[word] for word in words), default=0.0)
+        self.after_width = max(self.before_width, chips + 6.0)
+        self.bar_left = self.label_width + 10.0
+        self.bar_width = max(24.0, width - self.bar_left - self.before_width - self.after_width - 10.0)
+        self._labels = labels
+        self._texts: dict[int, tuple[str, str, str]] = {}
+        self._chosen_ground = theme.mixed(look.panel, look.accent, 0.12)
+        self._outline = QPen(theme.mixed(look.probability, look.ink, 0.25), 1.0)
 
+    def _advance(self, label: str, letter: float) -> float:
+        return len(label) * letter if label.isascii() else self._mono_metrics.horizontalAdvance(label)
 
-def row_style(width: float, candidates: Sequence[Candidate]) -> RowStyle:
-    """Columns for these alternatives; a label takes at most a third of the row."""
-    mono, small = theme.mono(-1), theme.font(-2)
-    widest = max((QFontMetricsF(mono).horizontalAdvance(token_label(c.text)) for c in candidates), default=0.0)
-    figures = QFontMetricsF(theme.font(-1))
-    before = figures.horizontalAdvance(">99.9%") + 8.0
-    cuts = {c.cut_by for c in candidates if c.cut_by}
-    chips = max((QFontMetricsF(small).horizontalAdvance(cut_word(cut)) for cut in cuts), default=0.0) + 14.0
-    return RowStyle(
-        width=width,
-        mono=mono,
-        mono_bold=theme.mono(-1, bold=True),
-        small=small,
-        label=min(max(widest + 2.0, 56.0), width / 3.0),
-        before=before,
-        after=max(before, chips + 4.0),
-        height=max(22.0, round(figures.height() * 1.42)),
-    )
+    def _row_texts(self, index: int) -> tuple[str, str, str]:
+        texts = self._texts.get(index)
+        if texts is None:
+            candidate = self.candidates[index]
+            metrics = QFontMetricsF(self.bold) if candidate.chosen else self._mono_metrics
+            label = metrics.elidedText(self._labels[index], Qt.TextElideMode.ElideRight, self.label_width)
+            after = cut_word(candidate.cut_by) if candidate.cut_by else percent_text(candidate.final)
+            texts = self._texts[index] = label, percent_text(candidate.raw), after
+        return texts
 
-
-def paint_row(
-    painter: QPainter,
-    style: RowStyle,
-    top: float,
-    candidate: Candidate,
-    *,
-    before: bool = True,
-    after: bool = True,
-    progress: float = 1.0,
-) -> None:
-    """Paints a row at the left edge. `progress` 0 to 1: from before the settings to after them."""
-    look = theme.current()
-    middle = top + style.height / 2
-    cut, chosen = candidate.cut_by is not None, candidate.chosen
-    if chosen:
+    def paint(
+        self,
+        painter: QPainter,
+        index: int,
+        top: float,
+        *,
+        before: bool = True,
+        after: bool = True,
+        progress: float = 1.0,
+    ) -> None:
+        """Paints a row at the left edge. `progress` 0 to 1: from before the settings to after them."""
+        look, candidate = theme.current(), self.candidates[index]
+        label, before_text, after_text = self._row_texts(index)
+        chosen, cut, ground = candidate.chosen, candidate.cut_by, look.panel
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.mixed(look.panel, look.accent, 0.12))
-        painter.drawRoundedRect(QRectF(-6, top + 1, style.width + 12, style.height - 2), 4, 4)
-        painter.setBrush(look.accent)
-        painter.drawRoundedRect(QRectF(-6, top + 1, 3, style.height - 2), 1.5, 1.5)
+        if chosen:
+            ground = self._chosen_ground
+            painter.setBrush(ground)
+            painter.drawRoundedRect(QRectF(-6, top + 1, self.width + 12, self.height - 2), 4, 4)
+            painter.setBrush(look.accent)
+            painter.drawRoundedRect(QRectF(-6, top + 1, 3, self.height - 2), 1.5, 1.5)
 
-    label = token_label(candidate.text)
-    painter.setFont(style.mono_bold if chosen else style.mono)
-    ground = theme.mixed(look.panel, look.accent, 0.12) if chosen else look.panel
-    painter.setPen(theme.readable(look.accent, ground) if chosen else look.ink if candidate.final else look.muted)
-    shown = QFontMetricsF(painter.font()).elidedText(label, Qt.TextElideMode.ElideRight, style.label)
-    _text(painter, QRectF(0, top, style.label + 2, style.height), shown)
+        track = QRectF(self.bar_left, top + (self.height - BAR) / 2, self.bar_width, BAR)
+        painter.setBrush(look.track)
+        painter.drawRoundedRect(track, 2.5, 2.5)
+        final = candidate.final or 0.0
+        if after:
+            share = candidate.raw + (final - candidate.raw) * progress
+            self._paint_bar(painter, track, share, look.probability, 18.0 * progress if cut else 0.0)
+        if before:
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(self._outline)
+            length = max(2.0, track.width() * candidate.raw) - 1
+            painter.drawRoundedRect(QRectF(track.left() + 0.5, track.top() + 0.5, length, BAR - 1), 2, 2)
 
-    left, width = style.bar
-    thick = 11.0
-    track = QRectF(left, middle - thick / 2, width, thick)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(look.track)
-    painter.drawRoundedRect(track, 2.5, 2.5)
-    final = candidate.final or 0.0
-    if after:
-        share = candidate.raw + (final - candidate.raw) * progress
-        shift = 18.0 * progress if cut else 0.0  # a cut bar leaves to the right
-        _bar(painter, track, share, look.probability, shift)
-    if before:
-        outline = QRectF(track.left() + 0.5, track.top() + 0.5, max(2.0, track.width() * candidate.raw) - 1, thick - 1)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(theme.mixed(look.probability, look.ink, 0.25), 1.0))
-        painter.drawRoundedRect(outline, 2, 2)
+        painter.setFont(self.bold if chosen else self.mono)
+        painter.setPen(theme.readable(look.accent, ground) if chosen else look.ink if final else look.muted)
+        painter.drawText(QRectF(0, top, self.label_width + 2, self.height), _LEFT, label)
+        painter.setFont(self.figure)
+        painter.setPen(theme.readable(look.muted, ground))
+        edge = self.width - self.after_width
+        painter.drawText(QRectF(edge - self.before_width, top, self.before_width, self.height), _RIGHT, before_text)
+        if cut:
+            self._paint_chip(painter, self.width, top, after_text, look.cut(cut))
+            return
+        if final:
+            painter.setPen(look.ink)
+        painter.drawText(QRectF(edge, top, self.after_width, self.height), _RIGHT, after_text)
+        if candidate.penalty:
+            # A penalty cuts nobody, it shortens: its word stands on the bar, at the end that hides no bar's end.
+            word = cut_word("penalties")
+            width = self._chip_widths[word]
+            if width < track.width() * 0.6:
+                long_bar = max(candidate.raw, final) > 0.5
+                self._paint_chip(
+                    painter, track.left() + 2 + width if long_bar else track.right(), top, word, look.penalty
+                )
 
-    figure = theme.font(-1)
-    painter.setFont(figure)
-    right = Qt.AlignmentFlag.AlignRight
-    column = QRectF(style.width - style.after - style.before, top, style.before, style.height)
-    painter.setPen(theme.readable(look.muted, ground))
-    _text(painter, column, percent_text(candidate.raw), right)
-    column = QRectF(style.width - style.after, top, style.after, style.height)
-    if cut:
-        paint_chip(painter, column, cut_word(candidate.cut_by or ""), look.cut(candidate.cut_by or ""), style.small)
-        return
-    painter.setPen(look.ink if final else theme.readable(look.muted, ground))
-    _text(painter, column, percent_text(final), right)
-    if candidate.penalty:
-        # A penalty cuts nobody, it shortens: its word stands on the bar, at the end that hides no bar's end.
-        word, long_bar = cut_word("penalties"), max(candidate.raw, final) > 0.5
-        chip = QFontMetricsF(style.small).horizontalAdvance(word) + 12
-        if chip < width * 0.6:
-            x = left + 2 if long_bar else track.right() - chip
-            paint_chip(painter, QRectF(x, top, chip, style.height), word, look.penalty, style.small)
+    @staticmethod
+    def _paint_bar(painter: QPainter, track: QRectF, share: float, colour: QColor, shift: float) -> None:
+        """A cut bar leaves to the right: `shift` pixels so far."""
+        if share <= 0.0:
+            return
+        left = track.left() + shift
+        length = min(max(1.5, track.width() * share), track.right() - left)
+        painter.setBrush(colour)
+        painter.drawRoundedRect(QRectF(left, track.top(), length, BAR), 2.5, 2.5)
 
-
-def _bar(painter: QPainter, track: QRectF, share: float, colour: QColor, shift: float = 0.0) -> None:
-    if share <= 0.0:
-        return
-    painter.save()
-    painter.setClipRect(track)
-    painter.setBrush(colour)
-    length = max(1.5, track.width() * share)
-    painter.drawRoundedRect(QRectF(track.left() + shift, track.top(), length, track.height()), 2.5, 2.5)
-    painter.restore()
+    def _paint_chip(self, painter: QPainter, right: float, top: float, word: str, role: QColor) -> None:
+        width = self._chip_widths[word]
+        box = QRectF(right - width, top + (self.height - self._chip_height) / 2, width, self._chip_height)
+        _chip(painter, box, word, role, self.small)
 
 
-def paint_chip(painter: QPainter, column: QRectF, word: str, role: QColor, font: QFont) -> QRectF:
-    """A small label at the right end of a column, its words in the role's colour. Returns where it lies."""
-    ground, text = theme.current().chip(role)
+def paint_chip(painter: QPainter, left: float, middle: float, word: str, role: QColor, font: QFont) -> QRectF:
+    """A small label, its words in the role's colour. Returns where it lies."""
     metrics = QFontMetricsF(font)
-    shown = metrics.elidedText(word, Qt.TextElideMode.ElideRight, column.width() - 12)
-    width, height = metrics.horizontalAdvance(shown) + 12, metrics.height() + 2
-    box = QRectF(column.right() - width, column.center().y() - height / 2, width, height)
+    height = metrics.height() + 2.0
+    box = QRectF(left, middle - height / 2, metrics.horizontalAdvance(word) + 12.0, height)
+    _chip(painter, box, word, role, font)
+    return box
+
+
+def _chip(painter: QPainter, box: QRectF, word: str, role: QColor, font: QFont) -> None:
+    ground, text = theme.current().chip(role)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
     painter.drawRoundedRect(box, 4, 4)
     painter.setPen(text)
     painter.setFont(font)
-    _text(painter, box, shown, Qt.AlignmentFlag.AlignHCenter)
-    return box
-
-
-def _text(painter: QPainter, box: QRectF, text: str, side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> None:
-    painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), text)
+    painter.drawText(box, _CENTRE, word)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from engine.events import TokenEvent
+from engine.events import Candidate, TokenEvent
 from widgets import theme
 from widgets.format import number_text, percent_text, plain_tooltip, token_label
 
@@ -26,7 +27,7 @@ class Segment:
     chosen: bool = False
 
 
-def segments(token: TokenEvent) -> list[Segment]:
+def segments(token: TokenEvent, candidates: Sequence[Candidate]) -> list[Segment]:
     """The intervals in the order of the draw.
 
     The chosen word's is exact; the listed words before it count from 0, those after it from its end, and what is left
@@ -34,7 +35,7 @@ def segments(token: TokenEvent) -> list[Segment]:
     """
     if token.u is None:
         return [Segment(token.token_id, token_label(token.token_text), 0.0, 1.0, True)]
-    kept = [c for c in token.candidates if c.final]
+    kept = [c for c in candidates if c.final]
     kept.sort(key=lambda c: (-(c.final or 0.0), c.token_id))
     at = next((i for i, c in enumerate(kept) if c.chosen), len(kept))
     found: list[Segment] = []
@@ -79,13 +80,16 @@ class DrawBar(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(theme.base_px() * 8, self.sizeHint().height())
 
-    def set_token(self, token: TokenEvent | None) -> None:
+    def set_token(self, token: TokenEvent | None, candidates: Sequence[Candidate]) -> None:
         self._token = token
-        self._segments = [] if token is None else segments(token)
-        words = "" if token is None else self.words()
-        self.setAccessibleDescription(words)
-        self.setToolTip(plain_tooltip(words))
+        self._segments = [] if token is None else segments(token, candidates)
         self.update()
+
+    def describe(self) -> None:
+        """Tool tip and words for screen readers; not for each of many tokens in quick succession."""
+        words = self.words()
+        self.setAccessibleDescription(words)
+        self.setToolTip(plain_tooltip(words) if words else "")
 
     def set_progress(self, progress: float) -> None:
         self._progress = progress
@@ -114,11 +118,14 @@ class DrawBar(QWidget):
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
         token = self._token
         if token is None:
             return
         look = theme.current()
-        painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font(-1))
         line = QFontMetricsF(painter.font()).height()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
@@ -34,10 +34,10 @@ class ElidedLabel(PlainLabel):
         if metrics.horizontalAdvance(self.text()) <= self.contentsRect().width():
             super().paintEvent(event)
             return
-        painter = QPainter(self)
-        painter.setPen(self.palette().windowText().color())
-        shown = metrics.elidedText(self.text(), Qt.TextElideMode.ElideRight, self.contentsRect().width())
-        painter.drawText(self.contentsRect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)
+        with QPainter(self) as painter:
+            painter.setPen(self.palette().windowText().color())
+            shown = metrics.elidedText(self.text(), Qt.TextElideMode.ElideRight, self.contentsRect().width())
+            painter.drawText(self.contentsRect(), int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)
 
 
 class FittingLabel(ElidedLabel):
@@ -90,6 +90,16 @@ class Panel(QFrame):
         column.setSpacing(6)
         column.addLayout(self.header)
         column.addLayout(self.body, 1)
+
+    def show_focus_of(self, widget: QWidget) -> None:
+        """The panel's line takes the accent while this part of it has the focus."""
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
+            self.setProperty("focused", event.type() == QEvent.Type.FocusIn)
+            self.style().polish(self)
+        return super().eventFilter(watched, event)
 
     def set_title(self, title: str, shorter: str = "") -> None:
         """The title, and what stands there when it does not fit."""

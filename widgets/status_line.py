@@ -52,7 +52,7 @@ def pace(run: Run) -> Pace:
     first = run.tokens[0]
     # The first token's logits come out of the prefill: only what is not in it is added.
     ttft = run.start.tokenise_ms + max(prefill, first.forward_ms) + first.sampling_ms
-    recent = run.tokens[1:][-RECENT:]
+    recent = run.tokens[max(1, len(run.tokens) - RECENT) :]
     if not recent:
         return Pace(ttft, None, None, False)
     per_token = sum(step_ms(token) for token in recent) / len(recent)
@@ -199,7 +199,11 @@ class StatusLine(QWidget):
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        look, painter = theme.current(), QPainter(self)
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
+        look = theme.current()
         plain, bold = theme.font(-1), theme.font(-1, bold=True)
         self._places = []
         limit = float(self.width())

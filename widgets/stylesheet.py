@@ -13,6 +13,7 @@ _SHEET = """
 * { outline: none; }
 QMainWindow, QDialog, QMessageBox { background: $ground; }
 QFrame[panel="true"] { background: $panel; border: 1px solid $line; border-radius: 8px; }
+QFrame[panel="true"][focused="true"] { border-color: $accent; }
 QLabel { background: transparent; }
 QLabel[role="title"] { color: $muted; font-weight: 600; }
 QLabel[role="muted"] { color: $muted; }

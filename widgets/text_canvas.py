@@ -29,6 +29,7 @@ from widgets.token_popup import TokenPopup
 SLICE = 400  # tokens laid out at a time when a long text is laid out anew
 SMALLEST_STEP, LARGEST_STEP = -3, 40  # of the text's size, in pixels off the base size
 POPUP_MS = 250
+INSET = 1.0  # left and right of the text
 
 
 def shown_text(event: TokenEvent, show_special: bool) -> str:
@@ -89,7 +90,7 @@ class TextCanvas(QAbstractScrollArea):
 
     def _empty_flow(self) -> TextFlow:
         font = theme.font(self.size_step)
-        return TextFlow(font, self.viewport().width() - 8.0, round(QFontMetricsF(font).height() * 1.5))
+        return TextFlow(font, self.viewport().width() - 2 * INSET, round(QFontMetricsF(font).height() * 1.5))
 
     def refresh(self) -> None:
         """Takes in what the store has got since the last frame."""
@@ -248,7 +249,7 @@ class TextCanvas(QAbstractScrollArea):
 
     def step_at(self, point: QPoint) -> int | None:
         """The token under a point of the viewport."""
-        return self._flow.step_at(QPointF(point) + QPointF(-4.0, self.verticalScrollBar().value()))
+        return self._flow.step_at(QPointF(point) + QPointF(-INSET, self.verticalScrollBar().value()))
 
     def place_of(self, step: int) -> QRectF | None:
         """Where a token's first part lies in the viewport, None where it has no text."""
@@ -256,7 +257,7 @@ class TextCanvas(QAbstractScrollArea):
         if lines is not None:
             for piece in self._flow.pieces(*lines):
                 if piece.step == step:
-                    return piece.rect.translated(4.0, -self.verticalScrollBar().value())
+                    return piece.rect.translated(INSET, -self.verticalScrollBar().value())
         return None
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -338,13 +339,16 @@ class TextCanvas(QAbstractScrollArea):
     # -- painting
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self.viewport())
+        with QPainter(self.viewport()) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
         if self._run is None or not (self._run.tokens or self._run.end):
             self._paint_empty(painter)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         offset, height = self.verticalScrollBar().value(), self._flow.line_height
-        painter.translate(4.0, -offset)
+        painter.translate(INSET, -offset)
         first = int(offset // height)
         last = int((offset + self.viewport().height()) // height)
         pieces = self._without_stubs(list(self._flow.pieces(first, last)))
@@ -438,7 +442,7 @@ class TextCanvas(QAbstractScrollArea):
         return "" if end is None else f"{end.sentence} {end.fix}".strip()
 
     def _sentence_box(self, top: float) -> QRectF:
-        room = QRectF(0.0, top, self.viewport().width() - 8.0, 4000.0)
+        room = QRectF(0.0, top, self.viewport().width() - 2 * INSET, 4000.0)
         return QFontMetricsF(theme.font()).boundingRect(room, int(Qt.TextFlag.TextWordWrap), self._sentence())
 
     def _paint_end(self, painter: QPainter, last: int) -> None:
@@ -449,14 +453,13 @@ class TextCanvas(QAbstractScrollArea):
         top = self._flow.lines * self._flow.line_height + 4.0
         failed = end.reason == "error"
         font, word = theme.font(-2), end_word(end)
-        width = QFontMetricsF(font).horizontalAdvance(word) + 14
-        box = QRectF(0.0, top, width, self._flow.line_height - 4)
-        paint_chip(painter, box, word, look.warning if failed else look.muted, font)
+        middle = top + self._flow.line_height / 2
+        box = paint_chip(painter, 0.0, middle, word, look.warning if failed else look.muted, font)
         if end.sentence:
             painter.setFont(theme.font())
             painter.setPen(look.ink if failed else look.muted)
-            place = self._sentence_box(box.bottom() + 4.0)
-            place.setWidth(self.viewport().width() - 8.0)
+            place = self._sentence_box(box.bottom() + 6.0)
+            place.setWidth(self.viewport().width() - 2 * INSET)
             painter.drawText(place, int(Qt.TextFlag.TextWordWrap), self._sentence())
 
     def _paint_empty(self, painter: QPainter) -> None:
@@ -476,14 +479,14 @@ class TextCanvas(QAbstractScrollArea):
 
 def end_word(end: RunEnd) -> str:
     """Why a run ended, for its chip."""
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     return {
-        "eos": tr("end", "ended: eos"),
-        "stop string": tr("end", "ended: stop string"),
-        "length": tr("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
-        "context full": tr("end", "ended: context full"),
-        "cancelled": tr("end", "stopped"),
-        "error": tr("end", "ended: error"),
+        "eos": translate("end", "ended: eos"),
+        "stop string": translate("end", "ended: stop string"),
+        "length": translate("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
+        "context full": translate("end", "ended: context full"),
+        "cancelled": translate("end", "stopped"),
+        "error": translate("end", "ended: error"),
     }.get(end.reason, end.reason)
 
 

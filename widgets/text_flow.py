@@ -201,7 +201,7 @@ class TextFlow:
                 begin = max(start, block.begins[i])
                 stop = min(end, block.begins[i + 1] if i + 1 < len(block.begins) else block.units)
                 if rtl:
-                    spans = self._spans(layout, line, begin, stop)
+                    spans = self._spans(line, begin, stop)
                 else:  # each token begins where the last ended
                     left, right = right, _x(line, stop)
                     spans = [(left, right)]
@@ -209,16 +209,17 @@ class TextFlow:
                     yield Piece(block.steps[i], QRectF(left, top, right - left, self.line_height), line, origin)
 
     @staticmethod
-    def _spans(layout: QTextLayout, line: QTextLine, begin: int, end: int) -> list[tuple[float, float]]:
-        """Where units lie in mixed text: a token may fall into several places. Touching ones are joined."""
+    def _spans(line: QTextLine, begin: int, end: int) -> list[tuple[float, float]]:
+        """Where units lie in mixed text: a token may fall into several places. Touching ones are joined.
+
+        From the glyphs, since a cursor's position has two places where directions meet and Qt tells only one.
+        """
         found: list[tuple[float, float]] = []
-        for unit in range(begin, end):
-            if not layout.isValidCursorPosition(unit):
-                continue  # inside a character, whose place was taken in with its first unit
-            # Where directions meet, a position has two places; a character's own two edges have one each.
-            one, other = _x(line, unit, QTextLine.Edge.Leading), _x(line, unit, QTextLine.Edge.Trailing)
-            if one != other:
-                found.append((min(one, other), max(one, other)))
+        for run in line.glyphRuns(begin, end - begin):
+            advances = run.rawFont().advancesForGlyphIndexes(run.glyphIndexes())
+            for place, advance in zip(run.positions(), advances, strict=True):
+                if advance.x() > 0.0:
+                    found.append((place.x(), place.x() + advance.x()))
         found.sort()
         joined: list[tuple[float, float]] = []
         for left, right in found:
@@ -266,6 +267,6 @@ def _first_line(block: Block) -> int:
     return block.first_line
 
 
-def _x(line: QTextLine, unit: int, edge: QTextLine.Edge = QTextLine.Edge.Leading) -> float:
-    x = line.cursorToX(unit, edge)
+def _x(line: QTextLine, unit: int) -> float:
+    x = line.cursorToX(unit)
     return x[0] if isinstance(x, tuple) else x

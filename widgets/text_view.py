@@ -19,6 +19,7 @@ class TextView(Panel):
         self.store = store
         self.canvas = TextCanvas(store, self)
         self.setFocusProxy(self.canvas)
+        self.show_focus_of(self.canvas)
         self.body.addWidget(self.canvas, 1)
         self.title_label.setToolTip(
             self.tr(

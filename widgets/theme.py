@@ -120,6 +120,12 @@ def contrast(one: QColor, other: QColor) -> float:
 
 def readable(colour: QColor, ground: QColor) -> QColor:
     """The colour, moved towards black or white just as far as text on this ground needs."""
+    return _readable(colour.rgb(), ground.rgb())
+
+
+@cache  # a handful of roles on a handful of grounds, asked for in every row of every repaint
+def _readable(colour_rgb: int, ground_rgb: int) -> QColor:
+    colour, ground = QColor(colour_rgb), QColor(ground_rgb)
     end = QColor("black") if contrast(QColor("black"), ground) > contrast(QColor("white"), ground) else QColor("white")
     for step in range(21):
         moved = mixed(colour, end, step / 20)
@@ -201,6 +207,7 @@ def _restyle() -> None:
     app = QApplication.instance()
     if isinstance(app, QApplication):
         icon.cache_clear()
+        _sized.cache_clear()
         _applied_px = base_px()
         app.setFont(font())
         app.setPalette(_palette(_current))
@@ -255,19 +262,21 @@ def base_px() -> int:
 
 def font(step: int = 0, bold: bool = False) -> QFont:
     """The system's font, `step` pixels off the base size, figures of equal width where the font has them."""
-    return _sized(QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont), step, bold)
+    return QFont(_sized(QFontDatabase.SystemFont.GeneralFont, step, bold))
 
 
 def mono(step: int = 0, bold: bool = False) -> QFont:
     """The system's fixed-width font, for tokens."""
-    fixed = _sized(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont), step, bold)
-    fixed.setStyleHint(QFont.StyleHint.Monospace)
-    return fixed
+    return QFont(_sized(QFontDatabase.SystemFont.FixedFont, step, bold))
 
 
-def _sized(base: QFont, step: int, bold: bool) -> QFont:
+@cache
+def _sized(kind: QFontDatabase.SystemFont, step: int, bold: bool) -> QFont:
+    base = QFontDatabase.systemFont(kind)
     base.setPixelSize(base_px() + step)
     base.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+    if kind == QFontDatabase.SystemFont.FixedFont:
+        base.setStyleHint(QFont.StyleHint.Monospace)
     if hasattr(base, "setFeature"):  # Qt 6.7
         base.setFeature(QFont.Tag("tnum"), 1)
     return base

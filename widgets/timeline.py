@@ -14,7 +14,6 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QPen,
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
@@ -44,6 +43,7 @@ class Timeline(Panel):
         self.store = store
         self.bars = TimelineBars(store, self)
         self.setFocusProxy(self.bars)
+        self.show_focus_of(self.bars)
         self.body.addWidget(self.bars, 1)
         store.frame.connect(self._show_place)
         store.selection_changed.connect(self._show_place)
@@ -140,7 +140,10 @@ class TimelineBars(QWidget):
     # -- painting
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
         if not self._count:
             self._paint_empty(painter)
             return
@@ -169,10 +172,6 @@ class TimelineBars(QWidget):
         if selected is not None and selected < self._count:
             self._mark(painter, selected, look.accent, room / top, gap)
         self._paint_scale(painter, top)
-        if self.hasFocus():
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(look.accent, 1.0))
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
 
     def _mark(self, painter: QPainter, step: int, colour: QColor, scale: float, gap: float) -> None:
         pitch = self.pitch()
@@ -244,14 +243,6 @@ class TimelineBars(QWidget):
                 self.store.select(None)
             case _:
                 super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):

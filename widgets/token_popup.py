@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.events import TokenEvent
 from widgets import theme
-from widgets.candidate_rows import paint_row, row_style
+from widgets.candidate_rows import Rows
 from widgets.format import bits, count_text, nats_text, number_text, token_label
 
 ROWS = 6
@@ -33,7 +33,7 @@ class TokenPopup(QWidget):
         self._candidates = token.candidates[:ROWS]
         if not any(c.chosen for c in self._candidates):
             self._candidates = (*token.candidates[: ROWS - 1], *(c for c in token.candidates if c.chosen))
-        self._style = row_style(WIDTH - 2 * MARGIN, self._candidates)
+        self._rows = Rows(self._candidates, WIDTH - 2 * MARGIN)
         self.setFixedSize(self.sizeHint())
         screen = self.screen().availableGeometry()
         x = max(screen.left(), min(below.x(), screen.right() - self.width()))
@@ -44,15 +44,18 @@ class TokenPopup(QWidget):
 
     def sizeHint(self) -> QSize:
         line = QFontMetricsF(theme.font()).height()
-        rows = len(self._candidates) * self._style.height if self.token is not None else 0
+        rows = len(self._candidates) * self._rows.height if self.token is not None else 0
         return QSize(WIDTH, round(2 * MARGIN + 2 * line + 8 + rows))
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            self._paint(painter)
+
+    def _paint(self, painter: QPainter) -> None:
         token = self.token
         if token is None:
             return
         look = theme.current()
-        painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(theme.mixed(look.line, look.muted, 0.35))
         painter.setBrush(look.panel)
@@ -82,6 +85,6 @@ class TokenPopup(QWidget):
         painter.setPen(look.muted)
         painter.drawText(QRectF(0, line, width, line), flags, surprise)
         top = 2 * line + 8
-        for candidate in self._candidates:
-            paint_row(painter, self._style, top, candidate)
-            top += self._style.height
+        for index in range(len(self._candidates)):
+            self._rows.paint(painter, index, top)
+            top += self._rows.height

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from PySide6.QtCore import QCoreApplication, QEasingCurve, QElapsedTimer, QRectF, QSize, Qt, QVariantAnimation
-from PySide6.QtGui import QIcon, QPainter, QPen, QPixmap
+from PySide6.QtCore import QCoreApplication, QEasingCurve, QElapsedTimer, QRectF, QSize, Qt, QTimer, QVariantAnimation
+from PySide6.QtGui import QIcon, QPainter, QPen, QPixmap, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
-from engine.events import TokenEvent
+from engine.events import Candidate, TokenEvent
 from widgets import theme
 from widgets.candidate_list import CandidateList
 from widgets.draw_bar import DrawBar
@@ -42,6 +43,8 @@ class WordView(Panel):
         self.others_label = FittingLabel("muted")
         self.rows = CandidateList(self)
         self.draw = DrawBar(self)
+        self.setFocusProxy(self.rows)
+        self.show_focus_of(self.rows)
         self.before_button = self._legend(
             self.tr("before"),
             self.tr("Outline: the probability before all settings, as the model gave it"),
@@ -59,6 +62,12 @@ class WordView(Panel):
         self.body.addLayout(head)
         self.body.addWidget(self.facts_label)
         self.body.addWidget(self.rows, 1)
+        self.others_label.setToolTip(
+            self.tr(
+                "What all words that are not listed share: 1 minus the sum of the listed ones, from an exact "
+                "log-sum-exp over the whole vocabulary; measured."
+            )
+        )
         self.body.addWidget(self.others_label)
         self.body.addWidget(self.draw)
         self._since = QElapsedTimer()
@@ -68,13 +77,16 @@ class WordView(Panel):
         self._motion.setDuration(theme.MOTION_MS)
         self._motion.setEasingCurve(QEasingCurve.Type.OutCubic)
         self._motion.valueChanged.connect(self._move)
+        self._settled = QTimer(self)
+        self._settled.setSingleShot(True)
+        self._settled.setInterval(QUICK_MS)
+        self._settled.timeout.connect(self._describe)
         store.frame.connect(self.refresh)
         store.selection_changed.connect(self.refresh)
         store.hover_changed.connect(self.refresh)
         theme.changes.changed.connect(self._restyle)
         self._restyle()
-        self._write(None)
-        self.refresh()
+        self._write(None, ())
 
     def _legend(self, text: str, tooltip: str, slot: object) -> QToolButton:
         button = self.add_button(text, tooltip=tooltip)
@@ -95,47 +107,50 @@ class WordView(Panel):
     def sizeHint(self) -> QSize:
         return QSize(theme.base_px() * 26, theme.base_px() * 36)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+
     def refresh(self) -> None:
         """Shows the store's token; with a little motion where it is not one of many in quick succession."""
         token = self.store.shown_token
-        if token is self._shown:
+        if token is self._shown or not self.isVisible():
             return
         self._shown = token
         quick = self._since.isValid() and self._since.elapsed() < QUICK_MS
         self._since.start()
-        self.rows.set_token(token)
-        self.draw.set_token(token)
-        self._write(token)
+        candidates = token.candidates if token is not None else ()
+        self.rows.set_token(token, candidates)
+        self.draw.set_token(token, candidates)
+        self._write(token, candidates)
         self._motion.stop()
-        if token is None or quick or not theme.motion or not self.isVisible():
+        self._settled.start()
+        if token is None or quick or not theme.motion:
             self._move(1.0)
         else:
             self._motion.start()
+
+    def _describe(self) -> None:
+        """What takes time and is only read by a resting eye: tool tips, and words for screen readers."""
+        token = self._shown
+        self.rows.describe()
+        self.draw.describe()
+        if token is not None:
+            self._write_tooltips(token)
 
     def _move(self, progress: float) -> None:
         self.rows.set_progress(progress)
         self.draw.set_progress(progress)
 
-    def _write(self, token: TokenEvent | None) -> None:
-        empty = token is None
+    def _write(self, token: TokenEvent | None, candidates: Sequence[Candidate]) -> None:
         for widget in (self.word_label, self.facts_label, self.rank_label, self.others_label, self.draw):
-            widget.setVisible(not empty)
-        self.before_button.setEnabled(not empty)
-        self.after_button.setEnabled(not empty)
+            widget.setVisible(token is not None)
+        self.before_button.setEnabled(token is not None)
+        self.after_button.setEnabled(token is not None)
         if token is None:
             return
         self.word_label.setText(token_label(token.token_text))
-        self.word_label.setToolTip(
-            plain_tooltip(
-                self.tr("token {id}, number {step} of the run").format(id=token.token_id, step=token.step + 1)
-            )
-        )
         self.rank_label.setText(self.tr("rank {rank}").format(rank=count_text(token.rank + 1)))
-        self.rank_label.setToolTip(
-            self.tr("Place by the model's own probability, among {vocabulary} words; measured.").format(
-                vocabulary=count_text(token.vocab_size)
-            )
-        )
         surprise, entropy = nats_text(token.surprise_nats), nats_text(token.entropy_nats)
         in_bits = number_text(bits(token.surprise_nats), 2)
         self.facts_label.set_wordings(
@@ -143,6 +158,16 @@ class WordView(Panel):
                 nats=surprise, bits=in_bits, entropy=entropy
             ),
             self.tr("surprise {nats} · entropy {entropy}").format(nats=surprise, entropy=entropy),
+        )
+        self.others_label.set_wordings(*others_texts(token, candidates))
+
+    def _write_tooltips(self, token: TokenEvent) -> None:
+        place = self.tr("token {id}, number {step} of the run")
+        self.word_label.setToolTip(place.format(id=token.token_id, step=count_text(token.step + 1)))
+        self.rank_label.setToolTip(
+            self.tr("Place by the model's own probability, among {vocabulary} words; measured.").format(
+                vocabulary=count_text(token.vocab_size)
+            )
         )
         self.facts_label.setToolTip(
             plain_tooltip(
@@ -158,26 +183,20 @@ class WordView(Panel):
                 )
             )
         )
-        self.others_label.set_wordings(*others_texts(token))
-        self.others_label.setToolTip(
-            self.tr(
-                "What all words that are not listed share: 1 minus the sum of the listed ones, from an exact "
-                "log-sum-exp over the whole vocabulary; measured."
-            )
-        )
 
 
-def others_texts(token: TokenEvent) -> tuple[str, str]:
+def others_texts(token: TokenEvent, candidates: Sequence[Candidate]) -> tuple[str, str]:
     """How many words are not listed and what they share, in a longer and a shorter wording."""
-    raw, final = token.others()
+    raw = max(0.0, 1.0 - math.fsum(c.raw for c in candidates))
+    final = max(0.0, 1.0 - math.fsum(c.final or 0.0 for c in candidates))
     count = max(0, token.vocab_size - len(token.candidate_ids))
     if token.u is None or token.kept_after("typical_p") <= sum(not code for code in token.candidate_cuts):
         final = 0.0  # all that were kept are listed: what is left is rounding
     figures = {"count": count_text(count), "raw": percent_text(raw), "final": percent_text(final)}
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     return (
-        tr("WordView", "{count} more words share {raw} before the settings, {final} after").format(**figures),
-        tr("WordView", "{count} more words: {raw} before, {final} after").format(**figures),
+        translate("WordView", "{count} more words share {raw} before the settings, {final} after").format(**figures),
+        translate("WordView", "{count} more words: {raw} before, {final} after").format(**figures),
     )
 
 

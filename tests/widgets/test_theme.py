@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetricsF, QPalette
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QColor, QFocusEvent, QFont, QFontDatabase, QFontInfo, QFontMetricsF, QPalette
 from PySide6.QtWidgets import QPushButton
 
 from engine.events import STAGES
@@ -115,7 +115,7 @@ def test_figures_have_equal_widths(qapp):
 
 def test_text_is_13_pixels_or_as_large_as_the_system_says(qapp, monkeypatch):
     class Database:
-        SystemFont = theme.QFontDatabase.SystemFont
+        SystemFont = QFontDatabase.SystemFont
         pixels = 9
 
         @classmethod
@@ -125,10 +125,13 @@ def test_text_is_13_pixels_or_as_large_as_the_system_says(qapp, monkeypatch):
             return font
 
     monkeypatch.setattr(theme, "QFontDatabase", Database)
+    theme._sized.cache_clear()
     assert QFontInfo(theme.font()).pixelSize() == 13
     Database.pixels = 20
+    theme._sized.cache_clear()
     assert QFontInfo(theme.font()).pixelSize() == 20
     assert QFontInfo(theme.font(3)).pixelSize() == 23
+    theme._sized.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["<s>", "<b>x</b>", "a<b>c", "if a<b and c>d", "<|im_end|>", "&lt;"])
@@ -136,6 +139,21 @@ def test_labels_show_markup_letter_by_letter(qtbot, text):
     for label in (PlainLabel(text), ElidedLabel(text)):
         qtbot.addWidget(label)
         assert label.sizeHint().width() >= QFontMetricsF(label.font()).horizontalAdvance(text) - 1
+
+
+def test_the_focus_can_be_seen_on_the_panels_line(styled, qtbot):
+    panel = Panel("Text")
+    qtbot.addWidget(panel)
+    inside = QPushButton("x")
+    panel.body.addWidget(inside)
+    panel.show_focus_of(inside)
+    panel.resize(200, 100)
+    panel.show()
+    middle = 100, 0
+    styled.sendEvent(inside, QFocusEvent(QEvent.Type.FocusOut))
+    assert panel.grab().toImage().pixelColor(*middle) == LIGHT.line
+    styled.sendEvent(inside, QFocusEvent(QEvent.Type.FocusIn))
+    assert panel.grab().toImage().pixelColor(*middle) == LIGHT.accent
 
 
 def test_a_panel_shows_title_remark_and_buttons(styled, qtbot):
