@@ -1,0 +1,486 @@
+"""Choosing, loading and unloading a model, with what it will need and what it took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from engine.events import LOAD_STAGES, EngineError, Estimate, ModelChoice, SessionFacts
+from engine.settings import PRECISIONS, LoadPlan, Range
+from widgets import theme
+from widgets.banner import translated
+from widgets.fields import NumberField
+from widgets.format import bytes_text, duration_text, plain_tooltip
+from widgets.ledger_view import PARTS_OF_RUN, LedgerView
+from widgets.model_chip import ModelChip, device_words
+from widgets.panel import ElidedLabel, Panel
+from widgets.placement_dialog import PlacementDialog
+from widgets.run_store import RunStore
+from widgets.small import SmallLabel, SmallText
+
+__all__ = ["ModelChip", "ModelPanel"]
+
+ESTIMATE_AFTER_MS = 150
+BY_TABLE = "table"
+
+
+class ModelPanel(Panel):
+    """The model panel. All it asks for goes out as signals; all it shows comes from the store and from estimates."""
+
+    load_requested = Signal(object)  # LoadPlan
+    unload_requested = Signal()
+    cancel_requested = Signal()
+    estimate_requested = Signal(object)  # LoadPlan
+    folder_chosen = Signal(object)  # str: a folder with models, to be remembered
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.set_title(self.tr("Model"))
+        self.store = store
+        self._choices: list[ModelChoice] = []
+        self._opened: list[ModelChoice] = []  # by hand; the list of what was found does not know them
+        self._estimate: Estimate | None = None
+        self._estimate_problem = ""
+        self._pairs: tuple[tuple[str, str], ...] = ()
+        self._shown: tuple = ()
+
+        self._build_choice()
+        self._build_acts()
+        self._build_figures()
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(ESTIMATE_AFTER_MS)
+        self._timer.timeout.connect(self._ask_estimate)
+        store.frame.connect(self.refresh)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.refresh()
+
+    # ---------------------------------------------------------------- building
+
+    def _build_choice(self) -> None:
+        self.picker = _Combo(self.tr("Model"))
+        self.setFocusProxy(self.picker)
+        open_button = QToolButton()
+        theme.set_icon(open_button, "open")
+        open_button.setIconSize(QSize(16, 16))
+        open_button.setToolTip(self.tr("Open a folder or a GGUF file…"))
+        open_button.setAccessibleName(open_button.toolTip())
+        open_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(open_button)
+        menu.addAction(self.tr("Open a folder…")).triggered.connect(self.open_folder)
+        menu.addAction(self.tr("Open a GGUF file…")).triggered.connect(self.open_gguf)
+        open_button.setMenu(menu)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.picker, 1)
+        row.addWidget(open_button)
+        self.body.addLayout(row)
+        self.about = SmallText()
+        self.body.addWidget(self.about)
+
+        self.precision = _Combo(self.tr("Precision"))
+        self.precision.addItem(self.tr("as in the files"), None)
+        words = {
+            "float32": self.tr("float32 · 4 bytes, exact"),
+            "bfloat16": self.tr("bfloat16 · 2 bytes, wide range"),
+            "float16": self.tr("float16 · 2 bytes, finer, narrow range"),
+            "int8": self.tr("int8 · 1 byte (bitsandbytes)"),
+            "nf4": self.tr("nf4 · half a byte, for normal weights"),
+            "fp4": self.tr("fp4 · half a byte, floating point"),
+        }
+        for name in PRECISIONS:
+            self.precision.addItem(words[name], name)
+        self.device = _Combo(self.tr("Placement"))
+        for text, name in (
+            (self.tr("auto · fastest devices first"), "auto"),
+            (self.tr("one device: CPU"), "cpu"),
+            (self.tr("one device: first GPU"), "cuda:0"),
+            (self.tr("balanced over all GPUs"), "balanced"),
+            (self.tr("sequential · fill one after the other"), "sequential"),
+            (self.tr("a table by layer…"), BY_TABLE),
+        ):
+            self.device.addItem(text, name)
+        self.device.setToolTip(self.tr("The device map: which part of the model lies on which device."))
+        self.edit_table = QToolButton()
+        self.edit_table.setText(self.tr("edit"))
+        self.edit_table.hide()
+        self.limit_field = NumberField(Range(0.0, 1e6, 0.0), 0.0, step=0.5, off_word=True)
+        self.limit_field.setAccessibleName(self.tr("Memory limit in GB"))
+        self.limit_field.setToolTip(
+            self.tr(
+                "max_memory: the most that weights may take on the CPU, in GB; what is over goes to disk. Off: all."
+            )
+        )
+        for label, field in ((self.tr("Precision"), self.precision), (self.tr("Placement"), self.device)):
+            name = SmallLabel(label)
+            name.setToolTip(field.toolTip())
+            name.setContentsMargins(0, 2, 0, 0)
+            row = QHBoxLayout()
+            row.addWidget(field, 1)
+            if field is self.device:
+                row.addWidget(self.edit_table)
+            column = QVBoxLayout()
+            column.setSpacing(2)
+            column.addWidget(name)
+            column.addLayout(row)
+            self.body.addLayout(column)
+        limit = ElidedLabel(self.tr("Memory limit (GB)"))
+        limit.setToolTip(self.limit_field.toolTip())
+        self.limit_field.setFixedWidth(theme.base_px() * 6)
+        row = QHBoxLayout()
+        row.addWidget(limit, 1)
+        row.addWidget(self.limit_field)
+        self.body.addLayout(row)
+        self.body.addWidget(self.limit_field.problem_label)
+
+        self.picker.activated.connect(self._choice_changed)
+        self.precision.activated.connect(self._choice_changed)
+        self.device.activated.connect(self._device_chosen)
+        self.edit_table.clicked.connect(self.open_table)
+        self.limit_field.value_changed.connect(self._choice_changed)
+
+    def _build_acts(self) -> None:
+        self.load_button = QPushButton(self.tr("Load"))
+        self.load_button.setProperty("primary", True)
+        theme.set_icon(self.load_button, "load")
+        self.unload_button = QPushButton(self.tr("Unload"))
+        theme.set_icon(self.unload_button, "unload")
+        self.cancel_button = QPushButton(self.tr("Cancel"))
+        for button in (self.load_button, self.unload_button, self.cancel_button):
+            button.setIconSize(QSize(16, 16))
+        row = QHBoxLayout()
+        row.addWidget(self.load_button, 1)
+        row.addWidget(self.unload_button, 1)
+        row.addWidget(self.cancel_button, 1)
+        self.body.addLayout(row)
+        self.progress = QWidget()
+        column = QVBoxLayout(self.progress)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        self.progress_bar = QProgressBar()
+        self.progress_bar.setTextVisible(False)
+        self.progress_bar.setRange(0, 1000)  # per mille: bytes would pass 32 bits
+        self.progress_bar.setAccessibleName(self.tr("Loading"))
+        self.progress_label = SmallLabel("", "")
+        self.detail_label = SmallLabel()
+        for part in (self.progress_bar, self.progress_label, self.detail_label):
+            column.addWidget(part)
+        self.body.addWidget(self.progress)
+        self.error = SmallText("", "warning")
+        self.fix = SmallText()
+        self.retry_button = QPushButton(self.tr("Try again"))
+        self.body.addWidget(self.error)
+        self.body.addWidget(self.fix)
+        self.body.addWidget(self.retry_button)
+        self.load_button.clicked.connect(self.load)
+        self.retry_button.clicked.connect(self.load)
+        self.unload_button.clicked.connect(self.unload_requested)
+        self.cancel_button.clicked.connect(self.cancel_requested)
+
+    def _build_figures(self) -> None:
+        self.ledger_title = ElidedLabel("", "title")
+        self.ledger = LedgerView()
+        self.fits = SmallText()
+        self.stages = SmallText()
+        self.notes = SmallText()
+        for part in (self.ledger_title, self.ledger, self.fits, self.stages, self.notes):
+            self.body.addWidget(part)
+        self.body.addStretch(1)
+
+    # ---------------------------------------------------------------- choosing
+
+    def set_choices(self, choices: list[ModelChoice]) -> None:
+        """The models that are on this computer."""
+        self._choices = list(choices)
+        self._fill_picker(self._chosen_model())
+
+    def choose(self, model: str) -> None:
+        """Selects a model by what LoadPlan.model takes; one that is not in the list is added to it."""
+        if model not in [choice.model for choice in self._all()]:
+            kind = "gguf" if model.lower().endswith(".gguf") else "folder"
+            self._opened.append(ModelChoice(Path(model).name or model, model, kind, 0))
+        self._fill_picker(model)
+
+    def plan(self) -> LoadPlan | None:
+        """What is chosen, or None where there is no model to choose."""
+        model = self._chosen_model()
+        if not model:
+            return None
+        self.limit_field.commit()
+        limit = float(self.limit_field.value())
+        device = self.device.currentData()
+        device_map = (self._pairs or (("", "cpu"),)) if device == BY_TABLE else device
+        memory = (("cpu", round(limit * 1e9)),) if limit > 0 else ()
+        return LoadPlan(model, self.precision.currentData(), device_map, memory)
+
+    def load(self) -> None:
+        plan = self.plan()
+        if plan is not None:
+            self.load_requested.emit(plan)
+
+    def open_folder(self) -> None:
+        folder = QFileDialog.getExistingDirectory(self, self.tr("A folder with a model"), str(Path.home()))
+        if folder:
+            self.choose(folder)
+            self.folder_chosen.emit(folder)
+
+    def open_gguf(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(
+            self, self.tr("A GGUF file"), str(Path.home()), self.tr("GGUF files (*.gguf);;All files (*)")
+        )
+        if path:
+            self.choose(path)
+
+    def open_table(self) -> None:
+        dialog = PlacementDialog(self._pairs, self)
+        dialog.accepted.connect(self._table_edited)
+        dialog.open()
+
+    def _table_edited(self) -> None:
+        dialog = self.sender()
+        assert isinstance(dialog, PlacementDialog)
+        self._pairs = dialog.pairs()
+        self._choice_changed()
+
+    def _device_chosen(self) -> None:
+        by_table = self.device.currentData() == BY_TABLE
+        self.edit_table.setVisible(by_table)
+        if by_table and not self._pairs:
+            self.open_table()
+        self._choice_changed()
+
+    def _choice_changed(self) -> None:
+        self._estimate, self._estimate_problem = None, ""
+        self._timer.start()
+        self.refresh()
+
+    def _ask_estimate(self) -> None:
+        plan = self.plan()
+        if plan is not None:
+            self.estimate_requested.emit(plan)
+
+    def _all(self) -> list[ModelChoice]:
+        known = [choice.model for choice in self._choices]
+        return [*self._choices, *(choice for choice in self._opened if choice.model not in known)]
+
+    def _chosen_model(self) -> str:
+        return self.picker.currentData() or ""
+
+    def _fill_picker(self, model: str) -> None:
+        self.picker.clear()
+        for choice in self._all():
+            self.picker.addItem(choice.name, choice.model)
+            self.picker.setItemData(self.picker.count() - 1, plain_tooltip(choice.model), Qt.ItemDataRole.ToolTipRole)
+        at = self.picker.findData(model)
+        self.picker.setCurrentIndex(at if at >= 0 else 0 if self.picker.count() else -1)
+        self._choice_changed()
+
+    # ---------------------------------------------------------------- showing
+
+    def set_estimate(self, answer: Estimate | EngineError) -> None:
+        """What the chosen model will need, or why that is not known."""
+        if isinstance(answer, Estimate):
+            self._estimate, self._estimate_problem = answer, ""
+        else:
+            self._estimate, self._estimate_problem = None, _sentence(answer)
+        self._shown = ()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads the store; costs nothing when what is shown here has not changed."""
+        store = self.store
+        state = (store.facts, store.activity, store.error, self._estimate, self._chosen_model(), len(self._all()))
+        if store.activity == "loading" or state != self._shown:
+            self._show_progress()
+        if state == self._shown:
+            return
+        self._shown = state
+        loading, running = store.activity == "loading", store.activity in ("prefill", "decode", "paused")
+        self.cancel_button.setVisible(loading)
+        self.load_button.setVisible(not loading)
+        self.unload_button.setVisible(store.facts is not None and not loading)
+        self.load_button.setEnabled(bool(self._chosen_model()))
+        self.load_button.setToolTip(
+            self.tr("Load this model; the run that goes on is stopped, its text stays.")
+            if running
+            else self.tr("Load this model as chosen above")
+        )
+        self.unload_button.setEnabled(not running)
+        self.unload_button.setToolTip(
+            self.tr("A run goes on: stop it first.") if running else self.tr("Drop the weights, give the memory back")
+        )
+        self._show_about()
+        self._show_error()
+        self._show_ledger()
+
+    def _show_about(self) -> None:
+        choice = next((c for c in self._all() if c.model == self._chosen_model()), None)
+        if choice is None:
+            self.about.setText(
+                self.tr("No model was found on this computer yet. Open a folder with config.json, or a GGUF file.")
+            )
+            return
+        parts = []
+        if choice.parameters:
+            parts.append(self.tr("{count} parameters").format(count=_short_count(choice.parameters)))
+        if choice.precision:
+            parts.append(choice.precision)
+        if choice.size_bytes:
+            parts.append(self.tr("{size} in files").format(size=bytes_text(choice.size_bytes)))
+        if choice.family:
+            parts.append(choice.family)
+        if choice.has_chat_template is False:
+            parts.append(self.tr("no chat template"))
+        if choice.pickle_only:
+            parts.append(self.tr("only pickle files, which can run code when read"))
+        self.about.setText(" · ".join(parts) if parts else choice.model)
+
+    def _show_progress(self) -> None:
+        progress = self.store.load_progress
+        loading = self.store.activity == "loading"
+        self.progress.setVisible(loading)
+        if not loading:
+            return
+        if progress is None:
+            self.progress_bar.setRange(0, 0)
+            self.progress_label.setText(self.tr("starting…"))
+            self.detail_label.setText("")
+            return
+        names = {
+            "blueprint": self.tr("reading the blueprint"),
+            "skeleton": self.tr("building the empty skeleton"),
+            "weights": self.tr("reading weights"),
+            "placement": self.tr("placing layers on devices"),
+            "kernels": self.tr("choosing kernels"),
+        }
+        known = progress.total_bytes > 0
+        self.progress_bar.setRange(0, 1000 if known else 0)
+        text = names.get(progress.stage, progress.stage)
+        if known:
+            self.progress_bar.setValue(min(1000, progress.done_bytes * 1000 // progress.total_bytes))
+            done, total = bytes_text(progress.done_bytes), bytes_text(progress.total_bytes)
+            text += " · " + self.tr("{done} of {total}").format(done=done, total=total)
+        self.progress_label.setText(text)
+        self.progress_bar.setAccessibleDescription(text)
+        self.detail_label.setText(progress.detail)
+
+    def _show_error(self) -> None:
+        error = self.store.error
+        shown = error is not None and error.during == "load"
+        for part in (self.error, self.fix, self.retry_button):
+            part.setVisible(shown)
+        if error is not None and shown:
+            self.error.setText(translated(error.what_template, error.fields) or error.what)
+            self.fix.setText(translated(error.fix_template, error.fields) or error.fix)
+            self.retry_button.setEnabled(bool(self._chosen_model()))
+
+    def _is_loaded(self, facts: SessionFacts) -> bool:
+        """True where the figures on show are the loaded model's: nothing else was chosen since."""
+        return self._estimate is None or self._estimate.model in (facts.name, facts.model_path)
+
+    def _show_ledger(self) -> None:
+        facts, estimate = self.store.facts, self._estimate
+        same = facts is not None and self._is_loaded(facts)
+        if same and estimate is not None and facts is not None and estimate.precision != facts.precision:
+            same = False
+        if facts is not None and (same or estimate is None):
+            self._show_measured(facts)
+        elif estimate is not None:
+            self._show_predicted(estimate)
+        else:
+            self.ledger_title.setText("")
+            self.ledger.set_parts(())
+            self.fits.setText(self._estimate_problem or self.tr("Choose a model: what it will need stands here."))
+            self.notes.setText("")
+            self.stages.setText("")
+            self._warn(False)
+        self._hide_empty()
+
+    def _show_measured(self, facts: SessionFacts) -> None:
+        self.ledger_title.setText(self.tr("Memory"))
+        weights = sum(p.predicted_bytes or 0 for p in facts.ledger if p.name not in PARTS_OF_RUN)
+        self.ledger.set_parts(
+            facts.ledger, [(self.tr("weights"), weights or None, facts.weights_bytes)] if facts.ledger else ()
+        )
+        grown = facts.memory_after_bytes - facts.memory_before_bytes
+        text = self.tr("loaded on {devices}").format(devices=", ".join(map(device_words, facts.devices)))
+        if grown > 0:
+            text += " · " + self.tr("the process grew by {size}, measured").format(size=bytes_text(grown))
+        self.fits.setText(text)
+        self._warn(False)
+        times = dict(facts.stage_ms)
+        shown = [f"{stage} {duration_text(times[stage])}" for stage in LOAD_STAGES if stage in times]
+        self.stages.setText(" · ".join(shown))
+        self.notes.setText("\n".join(facts.notes))
+
+    def _show_predicted(self, estimate: Estimate) -> None:
+        self.ledger_title.setText(self.tr("Memory, predicted"))
+        totals = [(self.tr("together"), estimate.total_bytes, None)] if estimate.total_bytes is not None else []
+        totals.append((self.tr("rough formula"), estimate.rough_total_bytes, None))
+        self.ledger.set_parts(estimate.parts, totals)
+        available, need = estimate.available_bytes, estimate.total_bytes or estimate.weights_bytes
+        too_much = bool(available) and need > available
+        if too_much:
+            text = self.tr(
+                "Does not fit: {need} predicted, {available} free. A smaller precision or a part on disk helps."
+            )
+        elif available:
+            text = self.tr("Fits: {need} predicted, {available} free.")
+        else:
+            text = self.tr("{need} predicted.")
+        self.fits.setText(text.format(need=bytes_text(need), available=bytes_text(available)))
+        self._warn(too_much)
+        self.stages.setText("")
+        self.notes.setText("\n".join(estimate.notes))
+
+    def _hide_empty(self) -> None:
+        for label in (self.ledger_title, self.fits, self.stages, self.notes):
+            label.setVisible(bool(label.text()))
+
+    def _warn(self, warn: bool) -> None:
+        role = "warning" if warn else "muted"
+        if self.fits.property("role") != role:
+            self.fits.setProperty("role", role)
+            self.fits.style().unpolish(self.fits)
+            self.fits.style().polish(self.fits)
+
+
+class _Combo(QComboBox):
+    """A combo that neither asks for its longest entry's width nor turns under the wheel of a page that scrolls."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(8)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+    def wheelEvent(self, event) -> None:
+        event.ignore()
+
+
+def _sentence(error: EngineError) -> str:
+    what = translated(error.what_template, error.fields) or error.what
+    fix = translated(error.fix_template, error.fields) or error.fix
+    return f"{what} {fix}".strip()
+
+
+def _short_count(count: int) -> str:
+    for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g}{unit}"
+    return str(count)
