@@ -163,12 +163,12 @@ def _spread(values: np.ndarray, temperature: float) -> tuple[float, float, float
     top = float(values.max())
     if not math.isfinite(top):
         return top, math.nan, math.nan
-    below = (values - np.float32(top)) * np.float32(1.0 / max(temperature, 1e-30))
-    weights = np.exp(below)
-    total = float(weights.sum(dtype=np.float64))
-    with np.errstate(invalid="ignore"):  # -inf * 0 where a token is impossible
+    with np.errstate(over="ignore", invalid="ignore"):  # -inf, and -inf * 0, where a token is impossible
+        below = (values - np.float32(top)) * np.float32(1.0 / max(temperature, 1e-30))
+        weights = np.exp(below)
+        total = float(weights.sum(dtype=np.float64))
         np.multiply(below, weights, out=below)
-    slope = float(below.sum(dtype=np.float64))
+        slope = float(below.sum(dtype=np.float64))
     if not math.isfinite(slope):
         slope = float(np.nansum(below, dtype=np.float64))
     return top, total, max(0.0, math.log(total) - slope / total)
@@ -186,8 +186,10 @@ def penalised(logits: np.ndarray, history: History, settings: SamplingSettings) 
         ids = np.fromiter(history.seen, dtype=np.int64)
         ids = ids[ids < logits.size]
         values = result[ids]
-        penalty = np.float32(settings.repetition_penalty)
-        result[ids] = np.where(values < 0, values * penalty, values / penalty)
+        penalty = np.float32(max(settings.repetition_penalty, 1e-30))  # below, float32 would make it 0
+        with np.errstate(over="ignore"):
+            values = np.where(values < 0, values * penalty, values / penalty)
+        result[ids] = np.minimum(values, np.finfo(np.float32).max)
     if (settings.presence_penalty or settings.frequency_penalty) and history.written:
         result = logits.copy() if result is None else result
         ids = np.fromiter(history.written.keys(), dtype=np.int64)

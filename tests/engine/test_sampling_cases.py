@@ -418,3 +418,15 @@ def test_logits_are_not_changed() -> None:
     logits = logits_of(3, 1, 2)
     decide(logits, history_of([0, 1]), SamplingSettings(0.5, 2, repetition_penalty=2.0, no_repeat_ngram_size=1), 0.5)
     np.testing.assert_array_equal(logits, [3, 1, 2])
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1e-40, 1e-10, 100.0])
+@pytest.mark.parametrize("values", [(5, -5, 1), (0, 0, 1), (3e38, 1, -3e38), (5, -math.inf, -math.inf)], ids=range(4))
+@pytest.mark.parametrize("temperature", [0.0, 0.1, 1.0])
+def test_absurd_penalties_and_logits_stay_finite(penalty: float, values, temperature: float) -> None:
+    used = SamplingSettings(temperature, repetition_penalty=penalty, top_p=0.9, min_p=0.01)
+    event = event_of(logits_of(*values), history_of([0, 1], [1]), used, None if used.greedy else 0.5)
+    assert math.isfinite(values[event.token_id])
+    figures = [f.logsumexp for f in event.stages] + [event.entropy_nats, event.final_entropy_nats, event.final_logprob]
+    assert all(map(math.isfinite, figures))
+    assert math.fsum(c.final or 0.0 for c in event.candidates) == pytest.approx(1.0, abs=1e-6)
