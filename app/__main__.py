@@ -70,9 +70,16 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def open_window(args: argparse.Namespace) -> int:
+    from PySide6.QtWidgets import QApplication
+
+    from app.interrupts import interrupts_close_windows
     from app.main_window import run_window
 
-    return run_window(args.replay)
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    with interrupts_close_windows():
+        code = run_window(args.replay)
+    del application
+    return code
 
 
 def main(argv: list[str] | None = None) -> int:
