@@ -115,12 +115,12 @@ def read_blueprint(
     if tie_lm_head:
         config.tie_word_embeddings = text.tie_word_embeddings = True
     heads = _whole(text, "num_attention_heads", "n_head")
-    if getattr(text, "num_hidden_layers", 1) == 0:
+    if getattr(text, "num_hidden_layers", 1) < 1:
         raise CannotLoad(
             "config.json says that the model has no layers.", "Take the original config.json of this model."
         )
     notes = []
-    inner = raw.get("text_config") if isinstance(raw.get("text_config"), dict) else {}
+    inner: Any = raw.get("text_config") if isinstance(raw.get("text_config"), dict) else {}
     if raw.get("use_cache") is False or inner.get("use_cache") is False:
         notes.append("config.json switches the cache off (use_cache: false); it is used all the same.")
     if raw.get("auto_map"):
@@ -331,12 +331,13 @@ def _refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
             "Choose a model that reads text only.",
             family=family,
         )
+    reason = f"{family} models read text, they write none"
+    if architectures and "ForMaskedLM" not in architectures[0]:
+        reason = f"config.json names {architectures[0]}"
     raise CannotLoad(
         "This is not a text generator: {reason}.",
         "Choose a model made to write text (its architecture ends with ForCausalLM).",
-        what=f"config.json names {architectures[0]}"
-        if architectures
-        else f"{family} models read text, they write none",
+        reason=reason,
     )
 
 
@@ -350,7 +351,7 @@ def _raw_dtype(raw: dict[str, Any]) -> str:
     for place in (raw, inner if isinstance(inner, dict) else {}):
         for key in ("dtype", "torch_dtype"):
             if place.get(key) not in (None, "auto"):
-                return str(place[key]).removeprefix("torch.")
+                return str(place[key])
     return ""
 
 

@@ -204,7 +204,7 @@ def _choices_in(folder: Path, model: str, kind: str) -> list[ModelChoice]:
 def _choice(located: Located, model: str) -> ModelChoice:
     files = [located.path] if located.gguf else [f for f in located.folder.iterdir() if f.suffix in WEIGHT_ENDINGS]
     config = {} if located.gguf else read_json_quietly(located.folder / "config.json")
-    inner = config.get("text_config") if isinstance(config.get("text_config"), dict) else {}
+    inner: dict = config["text_config"] if isinstance(config.get("text_config"), dict) else {}
     context = config.get("max_position_embeddings") or inner.get("max_position_embeddings") or config.get("n_positions")
     template = (located.folder / "chat_template.jinja").is_file() or bool(
         read_json_quietly(located.folder / "tokenizer_config.json").get("chat_template")

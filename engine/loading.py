@@ -32,6 +32,7 @@ from engine.tokenizers import load_tokenizer
 log = logging.getLogger(__name__)
 
 EMIT_EVERY_S = 0.03  # progress faster than a screen shows would only cost
+MAPPED_BYTES = 50_000_000  # smaller models vanish in the noise of a process
 
 
 def load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_one_core: bool = True) -> Session:
@@ -123,7 +124,11 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     stages.begin("kernels")
     model.eval().requires_grad_(False)
     notes = _judge(model, told, blueprint, files, watch, precision)
-    notes += [n for n in (file_dtype_note(blueprint, precision, float_dtype), _tie_note(model, blueprint)) if n]
+    notes += [
+        n
+        for n in (file_dtype_note(blueprint, precision_named(plan.precision), float_dtype), _tie_note(model, blueprint))
+        if n
+    ]
     defaults, default_notes = generation_defaults(located)
     facts = session_facts(
         model,
@@ -146,7 +151,8 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     stages.end()
     give_memory_back()
     after = read_memory().process_bytes
-    if files and files.kind == "safetensors" and after - before < facts.weights_bytes * 0.5 and "cpu" in facts.devices:
+    mapped = facts.weights_bytes > MAPPED_BYTES and after - before < facts.weights_bytes * 0.5
+    if mapped and facts.devices == ("cpu",):
         notes = (*facts.notes, "The weights are mapped from the file: their memory arrives with the first word.")
         facts = replace(facts, notes=notes)
     facts = replace(
@@ -287,7 +293,8 @@ def _from_pretrained(
     previous = transformers_logging.set_tqdm_hook(watch.hook)
     try:
         with weights_apart():
-            return AutoModelForCausalLM.from_pretrained(str(located.folder), **options)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(str(located.folder), **options)
+        return loaded
     finally:
         transformers_logging.set_tqdm_hook(previous)
 
@@ -323,9 +330,10 @@ def _judge(
 ) -> list[str]:
     """Notes on the loaded model. Raises CannotLoad for what transformers loads with random or damaged numbers."""
     nothing = WeightFiles("none", ())
-    if mismatched := sorted(told.get("mismatched_keys") or (), key=str):
+    missing: list[str]
+    if mismatched := sorted(told.get("mismatched_keys", ()), key=str):
         raise wrong_shape(*mismatched[0])
-    if missing := sorted(told.get("missing_keys") or ()):
+    if missing := sorted(told.get("missing_keys", ())):
         raise missing_tensors(missing, blueprint, files or nothing)
     if not watch.damage.looked_at and not blueprint.quantisation:  # a pickle or GGUF: its tensors are known only now
         for name, parameter in model.named_parameters():
@@ -334,7 +342,7 @@ def _judge(
         len(files.tensors) if files and files.tensors else _count(model), precision, files
     ):
         raise refusal
-    unexpected = sorted(told.get("unexpected_keys") or ())
+    unexpected: list[str] = sorted(told.get("unexpected_keys", ()))
     if not unexpected:
         return []
     names = ", ".join(unexpected[:3]) + (", …" if len(unexpected) > 3 else "")

@@ -173,11 +173,11 @@ def _quantisation() -> Finding:
     if importlib.util.find_spec("bitsandbytes") is None:
         return Finding("problem", "int8, nf4, fp4", "bitsandbytes is missing.", "Install it: pip install bitsandbytes.")
     try:
-        import bitsandbytes as bnb
         import torch
+        from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
-        packed, state = bnb.functional.quantize_4bit(torch.ones(64), quant_type="nf4")
-        exact = bool(torch.allclose(bnb.functional.dequantize_4bit(packed, state), torch.ones(64), atol=0.01))
+        packed, state = quantize_4bit(torch.ones(64), quant_type="nf4")
+        exact = bool(torch.allclose(dequantize_4bit(packed, state), torch.ones(64), atol=0.01))
     except Exception as error:  # its native library fails in many ways
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         return Finding(

@@ -84,7 +84,7 @@ def weights_by_part(skeleton: Skeleton, precision: str, float_dtype: str) -> dic
 
     float_dtype: the type of what stays unquantised.
     """
-    parts = dict.fromkeys((*PARTS, "quantisation"), 0)
+    parts: dict[str, int] = dict.fromkeys((*PARTS, "quantisation"), 0)
     packed = precision not in ELEMENT_BYTES
     size = ELEMENT_BYTES[float_dtype if packed else precision]
     kept = frozenset(skeleton.float32_kept) if size == 2 else frozenset()

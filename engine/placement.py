@@ -92,7 +92,7 @@ def place(plan: LoadPlan, blueprint: Blueprint, precision: str, float_dtype: str
         if set(devices) == {"disk"} and "" in device_map:
             raise CannotLoad(
                 "The whole model would lie on disk, and something has to compute.",
-                "Put at least the embedding and the norm on cpu, or choose auto with a memory limit.",
+                "Allow more memory, or put at least the embedding and the norm on a device that computes.",
             )
         _check_offload_folder(plan.offload_folder)
     notes = []
@@ -105,10 +105,10 @@ def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dic
     """A table of (module, device) as a device map. Raises CannotLoad if it names what is not there or forgets."""
     names = {name for name, _ in blueprint.skeleton.model.named_modules()}
     tensors = [name for name, _ in blueprint.skeleton.model.named_parameters(remove_duplicate=False)]
-    tensors += [name for name, _ in blueprint.skeleton.model.named_buffers()]
+    buffers = [name for name, _ in blueprint.skeleton.model.named_buffers()]
     device_map: dict[str, str] = {}
     for name, device in table:
-        if name not in names and name not in tensors:
+        if name not in names and name not in tensors and name not in buffers:
             raise CannotLoad(
                 "The device map names {name}, which this model does not have.",
                 "It has {count} layers; its parts are called {parts}.",
@@ -127,7 +127,28 @@ def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dic
             parts=", ".join(parts[:6]) + (", …" if len(parts) > 6 else ""),
             empty='""',
         )
-    return device_map
+    main = next((device for device in device_map.values() if device != "disk"), "cpu")
+    for buffer in buffers:  # such as the rotary table, of which nobody thinks
+        if not any(_inside(buffer, name) for name in device_map):
+            device_map[buffer.rpartition(".")[0] or buffer] = main
+    return _without_nesting(device_map, [*tensors, *buffers])
+
+
+def _without_nesting(device_map: dict[str, str], tensors: list[str]) -> dict[str, str]:
+    """The same placement with no name inside another: accelerate loads such a map only in part."""
+    if not any(a != b and _inside(a, b) for a in device_map for b in device_map):
+        return device_map
+    flat: dict[str, dict[str, str]] = {}
+    for tensor in tensors:
+        name = max((name for name in device_map if _inside(tensor, name)), key=len)
+        flat.setdefault(_part_of(tensor), {})[tensor] = device_map[name]
+    result: dict[str, str] = {}
+    for part, held in flat.items():
+        if len(set(held.values())) == 1:
+            result[part] = next(iter(held.values()))
+        else:
+            result |= {tensor.rpartition(".")[0]: device for tensor, device in held.items()}
+    return result
 
 
 def _inside(tensor: str, module: str) -> bool:
@@ -183,13 +204,13 @@ def _planned(
     )
 
 
-def plan_for(blueprint: Blueprint, wish: str, max_memory: dict[Any, int] | None, dtype: Any) -> dict[str, str]:
+def plan_for(blueprint: Blueprint, wish: str, max_memory: dict[Any, Any] | None, dtype: Any) -> dict[str, str]:
     """A device map by accelerate's planner on the empty model; works for GPUs that are not there."""
     from accelerate import infer_auto_device_map
     from accelerate.utils import get_balanced_memory, get_max_memory
 
     model = blueprint.skeleton.model
-    whole = sorted(model._no_split_modules or ())
+    whole: list[str] = sorted(model._no_split_modules or ())
     if wish == "sequential":
         memory = get_max_memory(max_memory)
     else:

@@ -131,7 +131,7 @@ def generation_defaults(located: Located) -> tuple[SamplingSettings, list[str]]:
         if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         try:
-            SamplingSettings(**{name: value})
+            SamplingSettings.from_dict({name: value})
         except (SettingsRefused, OverflowError, ValueError):
             notes.append(f"generation_config.json asks for {name} {str(value)[:20]}, which is left off.")
         else:

@@ -194,7 +194,8 @@ def _cache_layer(layer: Any) -> CacheLayer | None:
     kind = type(layer)
     plain = (known.DynamicLayer, known.DummyLayer, known.LinearAttentionLayer)
     if kind in (known.DynamicSlidingWindowLayer, known.LinearAttentionAndSlidingWindowAttentionLayer):
-        window = max(0, layer.sliding_window - 1)
+        # A window of 1 keeps everything: the library cuts at -1 + 1, which is the beginning.
+        window = layer.sliding_window - 1 or None
     elif kind is known.DynamicIndexedLayer:
         if layer.indexer_keys is not None:
             per_token += layer.indexer_keys.shape[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,13 +49,13 @@ def _with_prefix(name: str, model: Any) -> str:
     return f"{model.base_model_prefix}.{name}"
 
 
-def wrong_shape(name: str, in_file: object, in_model: object) -> CannotLoad:
+def wrong_shape(name: str, in_file: Iterable[int], in_model: Iterable[int]) -> CannotLoad:
     return CannotLoad(
         "The tensor {name} has the shape {in_file} in the files, and {in_model} by config.json.",
         "Config and weights come from different models: take both from the same place.",
         name=name,
-        in_file=list(in_file),  # type: ignore[call-overload]
-        in_model=list(in_model),  # type: ignore[call-overload]
+        in_file=list(in_file),
+        in_model=list(in_model),
     )
 
 
@@ -131,7 +132,7 @@ class Damage:
         low, high = (float(value) for value in tensor.aminmax())
         if not (abs(low) < float("inf") and abs(high) < float("inf")):
             self.not_finite.append(name)
-        elif (low == 0.0 and high == 0.0) or _ends_with_zeros(tensor):
+        elif tensor.ndim > 1 and ((low == 0.0 and high == 0.0) or _ends_with_zeros(tensor)):
             self.zero.append(name)
         elif max(-low, high) > FLOAT16_LARGEST:
             self.too_large.append(name)
@@ -180,11 +181,12 @@ def _checksum(name: str, files: WeightFiles | None) -> str:
     return f" {verdict}" if verdict else ""
 
 
-def file_dtype_note(blueprint: Blueprint, precision: str, float_dtype: str) -> str:
-    """A sentence where the loaded type differs from the files' (LOD-26), else ""."""
+def file_dtype_note(blueprint: Blueprint, asked: str | None, float_dtype: str) -> str:
+    """A sentence where the loaded type differs from the files' (LOD-26), else "". asked: the person's wish."""
     in_files = [name for name in blueprint.dtype_files if name in DTYPE_NAMES.values()]
-    loaded = precision if precision == float_dtype else float_dtype
-    if not in_files or in_files == [loaded]:
+    if not in_files or in_files == [float_dtype]:
         return ""
-    asked = f"config.json says {blueprint.dtype_config}" if blueprint.dtype_config == loaded else "as chosen"
-    return f"The files hold {' and '.join(in_files)}; the model was loaded in {loaded} ({asked})."
+    why = "as chosen"
+    if asked != float_dtype:
+        why = "as config.json says" if blueprint.dtype_config == float_dtype else "one type for all"
+    return f"The files hold {' and '.join(in_files)}; the model was loaded in {float_dtype} ({why})."

@@ -1,0 +1,195 @@
+"""Predicted memory, from the config alone, equals what transformers and bitsandbytes keep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.blueprint import read_blueprint
+from engine.errors import CannotLoad, SettingsRefused
+from engine.memory import (
+    better_rough_bytes,
+    cache_layers,
+    estimate,
+    kv_bytes,
+    kv_bytes_per_token,
+    rough_bytes,
+    state_bytes,
+)
+
+DATA = Path(__file__).parents[1] / "data"
+CASES = [case for name in ("kv_bytes", "field_kv") for case in json.loads((DATA / f"{name}.json").read_text())]
+LLAMA_7B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 4096,
+    "dtype": "float16",
+}
+
+
+def config_of(settings: dict):
+    from transformers import AutoConfig
+
+    settings = dict(settings)
+    return AutoConfig.for_model(settings.pop("model_type"), **settings)
+
+
+def folder_of(tmp_path: Path, settings: dict) -> str:
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_cache_bytes_equal_what_transformers_keeps(case):
+    config = config_of(case["config"])
+    assert kv_bytes(config, case["prompt_tokens"], 4) == case["kv_bytes_after_prefill"]
+    assert kv_bytes(config, case["prompt_tokens"] + 1, 4) == case["kv_bytes_after_one_more"]
+    assert kv_bytes(config, case["prompt_tokens"], 2, lanes=3) == case["kv_bytes_after_prefill"] // 2 * 3
+    assert state_bytes(cache_layers(config), 4) == case.get("state_bytes", 0)
+
+
+MORE = {
+    "gemma 3, windows of 16 and full": {
+        "model_type": "gemma3_text",
+        "sliding_window": 16,
+        "head_dim": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    },
+    "a window of one": {"model_type": "mistral", "sliding_window": 1},
+    "qwen 3 with wide heads": {"model_type": "qwen3", "head_dim": 32},
+    "experts": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "parallel blocks": {"model_type": "gpt_neox"},
+    "big code, one head": {"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 4, "n_head": 8, "multi_query": True},
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_cache_bytes_equal_a_real_forward(name):
+    import torch
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+    }
+    settings = {"vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    config = config_of(settings | (MORE[name] if "n_embd" in MORE[name] else sizes | MORE[name]))
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    cache = DynamicCache(config=config)
+    held = []
+    with torch.no_grad():
+        for ids in (torch.zeros(1, 40, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long)):
+            model(input_ids=ids, cache=cache, use_cache=True)
+            held.append(sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values)))
+    assert [kv_bytes(config, 40, 4), kv_bytes(config, 41, 4)] == held
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "width", "per_token"),
+    [(32, 32, 128, 524_288), (32, 8, 128, 131_072), (28, 4, 128, 57_344), (30, 3, 64, 23_040)],
+)
+def test_bytes_per_token_of_well_known_shapes(layers, heads, width, per_token):
+    config = config_of(
+        {
+            "model_type": "llama",
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": heads,
+            "head_dim": width,
+            "hidden_size": heads * width,
+            "vocab_size": 64,
+        }
+    )
+    assert kv_bytes_per_token(config, 2) == per_token
+    assert kv_bytes(config, 8192, 2) == per_token * 8192
+
+
+def test_a_family_with_a_cache_of_its_own_is_not_predictable_and_never_a_guess():
+    config = config_of({"model_type": "rwkv", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64})
+    assert kv_bytes(config, 10, 2) is None
+    assert kv_bytes_per_token(config, 2) is None
+
+
+def test_llama_2_7b_by_the_rough_formula_and_exactly(tmp_path):
+    found = estimate(folder_of(tmp_path, LLAMA_7B), None, 8192)
+    assert found.parameters == 6_738_415_616
+    assert found.weights_bytes == 6_738_415_616 * 2
+    assert found.kv_bytes == 4_294_967_296  # beyond a signed 32-bit number
+    assert found.rough_total_bytes == pytest.approx(67.4e9, rel=1e-3)
+    assert found.better_rough_total_bytes == pytest.approx(17.97e9, rel=1e-3)
+    assert found.total_bytes == pytest.approx(17.8e9, rel=0.015)
+
+
+def test_the_rough_formulas_by_hand():
+    assert rough_bytes(100, 2, 50, 10) == 2200
+    assert better_rough_bytes(100, 2, 60, 10, 0.5) == 300
+
+
+def test_seventy_billion_parameters_need_only_a_config(tmp_path):
+    config = LLAMA_7B | {
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "dtype": "bfloat16",
+    }
+    found = estimate(folder_of(tmp_path, config), None, 8192)
+    assert found.parameters == 70_553_706_496  # Llama 3 70B, as its maker counts
+    assert found.kv_bytes_per_token == 327_680
+
+
+def test_the_default_model_in_every_precision(default_model_path):
+    blueprint = read_blueprint(str(default_model_path))
+    sizes = {p: estimate(blueprint, p).weights_bytes for p in ("float32", "bfloat16", "float16", "int8", "nf4", "fp4")}
+    assert sizes["float32"] == 538_060_032
+    assert sizes["bfloat16"] == sizes["float16"] == 269_030_016
+    assert sizes["int8"] == pytest.approx(163e6, rel=0.01)
+    assert sizes["nf4"] == sizes["fp4"] == pytest.approx(110e6, rel=0.02)
+
+
+def test_tied_weights_count_once_and_untied_twice(tmp_path):
+    small = LLAMA_7B | {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4}
+    small |= {"num_key_value_heads": 4, "vocab_size": 100}
+    untied = estimate(folder_of(tmp_path, small))
+    tied = estimate(folder_of(tmp_path, small | {"tie_word_embeddings": True}))
+    assert untied.lm_head_bytes == untied.embedding_bytes == 100 * 64 * 2
+    assert tied.lm_head_bytes == 0
+    assert untied.weights_bytes - tied.weights_bytes == 100 * 64 * 2
+
+
+def test_parts_add_up(default_model_path):
+    for precision in ("bfloat16", "nf4"):
+        found = estimate(str(default_model_path), precision, 1000, 4)
+        assert sum(part.predicted_bytes for part in found.parts) == found.total_bytes
+        assert found.embedding_bytes + found.layers_bytes + found.lm_head_bytes == found.weights_bytes
+        assert found.kv_bytes == 1000 * 4 * found.kv_bytes_per_token
+
+
+def test_only_the_last_row_of_logits_is_counted(default_model_path):
+    found = estimate(str(default_model_path), "float32", 8192)
+    logits = next(part for part in found.parts if part.name == "logits")
+    assert logits.predicted_bytes < 2 * 49152 * 4 + 1  # a row per prompt token would be 1.6 GB
+
+
+@pytest.mark.parametrize(("context", "lanes"), [(0, 1), (-5, 1), (2**60, 1), (10, 0), (10, 1000)])
+def test_absurd_numbers_are_refused(context, lanes, tmp_path):
+    with pytest.raises(SettingsRefused):
+        estimate(folder_of(tmp_path, LLAMA_7B), None, context, lanes)
+
+
+def test_a_config_that_cannot_be_built_is_a_sentence(tmp_path):
+    with pytest.raises(CannotLoad):
+        estimate(folder_of(tmp_path, LLAMA_7B | {"num_attention_heads": 0}))
