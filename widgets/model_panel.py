@@ -56,6 +56,7 @@ class ModelPanel(Panel):
         self._estimate_problem = ""
         self._pairs: tuple[tuple[str, str], ...] = ()
         self._shown: tuple = ()
+        self._followed: SessionFacts | None = None  # the loaded model that the picker was set to
 
         self._build_choice()
         self._build_acts()
@@ -94,13 +95,19 @@ class ModelPanel(Panel):
         self.precision = _Combo(self.tr("Precision"))
         self.precision.addItem(self.tr("as in the files"), None)
         words = {
-            "float32": self.tr("float32 · 4 bytes, exact"),
-            "bfloat16": self.tr("bfloat16 · 2 bytes, wide range"),
-            "float16": self.tr("float16 · 2 bytes, finer, narrow range"),
-            "int8": self.tr("int8 · 1 byte (bitsandbytes)"),
-            "nf4": self.tr("nf4 · half a byte, for normal weights"),
-            "fp4": self.tr("fp4 · half a byte, floating point"),
+            "float32": self.tr("float32 · 4 bytes"),
+            "bfloat16": self.tr("bfloat16 · 2 bytes"),
+            "float16": self.tr("float16 · 2 bytes"),
+            "int8": self.tr("int8 · 1 byte"),
+            "nf4": self.tr("nf4 · half a byte"),
+            "fp4": self.tr("fp4 · half a byte"),
         }
+        self.precision.setToolTip(
+            self.tr(
+                "Bytes for each weight. bfloat16 has float32's range and fewer digits; float16 has more digits and a "
+                "narrow range. int8, nf4 and fp4 are packed by bitsandbytes: smaller, and a little less exact."
+            )
+        )
         for name in PRECISIONS:
             self.precision.addItem(words[name], name)
         self.device = _Combo(self.tr("Placement"))
@@ -206,6 +213,8 @@ class ModelPanel(Panel):
         """The models that are on this computer."""
         self._choices = list(choices)
         self._fill_picker(self._chosen_model())
+        self._followed = None
+        self.refresh()
 
     def choose(self, model: str) -> None:
         """Selects a model by what LoadPlan.model takes; one that is not in the list is added to it."""
@@ -302,6 +311,8 @@ class ModelPanel(Panel):
     def refresh(self) -> None:
         """Reads the store; costs nothing when what is shown here has not changed."""
         store = self.store
+        if store.facts is not self._followed:
+            self._follow(store.facts)
         state = (store.facts, store.activity, store.error, self._estimate, self._chosen_model(), len(self._all()))
         if store.activity == "loading" or state != self._shown:
             self._show_progress()
@@ -325,6 +336,17 @@ class ModelPanel(Panel):
         self._show_about()
         self._show_error()
         self._show_ledger()
+
+    def _follow(self, facts: SessionFacts | None) -> None:
+        """The picker stands on the model that was just loaded."""
+        self._followed = facts
+        if facts is None:
+            return
+        for at, choice in enumerate(self._all()):
+            if facts.model_path == choice.model or (choice.name == facts.name and choice.kind != "folder"):
+                self.picker.setCurrentIndex(at)
+                self._estimate = None
+                return
 
     def _show_about(self) -> None:
         choice = next((c for c in self._all() if c.model == self._chosen_model()), None)

@@ -1,0 +1,336 @@
+"""What a box of the pipeline strip knows now: facts with their source, and the newest token's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QVBoxLayout, QWidget
+
+from engine.events import Fact, PromptToken, TokenEvent
+from widgets import theme
+from widgets.format import (
+    bytes_text,
+    count_text,
+    duration_text,
+    nats_text,
+    number_text,
+    percent_text,
+    plain_tooltip,
+    rate_text,
+    token_label,
+)
+from widgets.model_chip import device_words
+from widgets.panel import Panel, PlainLabel
+from widgets.pipeline_boxes import BOXES, LOAD, is_chat, title, tooltip
+from widgets.run_store import RunStore
+from widgets.small import SmallText
+from widgets.status_line import pace
+
+MEASURED, TAKEN = "measured", "events"
+MOST_TOKENS = 400  # of a prompt, listed with their ids
+
+
+class BoxView(Panel):
+    """One box at a time; `show_box` chooses it."""
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.store = store
+        self.box = "tokenise"
+        self._shown: tuple = ()
+        self.about = SmallText()
+        self.hint = SmallText()
+        self._area = QScrollArea()
+        self._area.setFrameShape(QFrame.Shape.NoFrame)
+        self._area.setWidgetResizable(True)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.body.addWidget(self.about)
+        self.body.addWidget(self._area, 1)
+        self._rows = {
+            "blueprint": self._blueprint,
+            "skeleton": self._skeleton,
+            "weights": self._weights,
+            "placement": self._placement,
+            "kernels": self._kernels,
+            "tokenise": self._tokenise,
+            "embed": self._embed,
+            "layers": self._layers,
+            "probabilities": self._probabilities,
+            "sample": self._sample,
+            "detokenise": self._detokenise,
+            "format": self._format,
+            "stream": self._stream,
+        }
+        store.frame.connect(self.refresh)
+        store.selection_changed.connect(self.refresh)
+        store.hover_changed.connect(self.refresh)
+        self.show_box(self.box)
+
+    def show_box(self, name: str) -> None:
+        """Shows a box, one of pipeline_boxes.BOXES; other names change nothing."""
+        if name in BOXES:
+            self.box = name
+            self._shown = ()
+            self.refresh()
+
+    def rows(self) -> list[Fact]:
+        """What the shown box knows: name, value, and where the value comes from."""
+        facts, run = self.store.shown_facts, self.store.current
+        if (facts if self.box in LOAD else run) is None:
+            return []
+        return self._rows[self.box]()
+
+    def refresh(self) -> None:
+        if not self.isVisible() and self._shown:
+            self._shown = ("stale",)
+            return
+        rows = self.rows()
+        tokens = self._prompt_tokens()
+        state = (self.box, tuple(rows), tokens, title(self.box, self.store))
+        if state == self._shown:
+            return
+        same_box = bool(self._shown) and self._shown[0] == self.box
+        self._shown = state
+        self.set_title(title(self.box, self.store))
+        self.about.setText(tooltip(self.box))
+        place = self._area.verticalScrollBar().value() if same_box else 0
+        self._area.setWidget(self._table(rows, tokens))
+        self._area.verticalScrollBar().setValue(place)
+
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def _table(self, rows: list[Fact], tokens: tuple[PromptToken, ...]) -> QWidget:
+        table = QWidget()
+        table.setProperty("plain", True)
+        column = QVBoxLayout(table)
+        column.setContentsMargins(0, 4, 6, 0)
+        column.setSpacing(8)
+        if not rows:
+            column.addWidget(SmallText(self._what_to_press()))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(10)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        for at, fact in enumerate(rows):
+            name = PlainLabel(fact.name, "muted")
+            name.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
+            value = PlainLabel(fact.value)
+            value.setWordWrap(True)
+            value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            value.setToolTip(plain_tooltip(f"{fact.value}\n{fact.source}"))
+            source = SmallText(fact.source)
+            source.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
+            source.setMinimumWidth(theme.base_px() * 5)
+            grid.addWidget(name, at, 0)
+            grid.addWidget(value, at, 1)
+            grid.addWidget(source, at, 2)
+        column.addLayout(grid)
+        for at, token in enumerate(tokens[:MOST_TOKENS]):
+            kind = self.tr(" · special") if token.special else ""
+            label = PlainLabel(f"{at}   {token_label(token.text)}   {token.token_id}{kind}", "muted" if at % 2 else "")
+            column.addWidget(label)
+        if len(tokens) > MOST_TOKENS:
+            left = count_text(len(tokens) - MOST_TOKENS)
+            column.addWidget(SmallText(self.tr("and {count} more").format(count=left)))
+        column.addStretch(1)
+        return table
+
+    def _what_to_press(self) -> str:
+        if self.box in LOAD:
+            return self.tr(
+                "Nothing is loaded yet. Choose a model (Ctrl+L) and press Load: its figures stand here then."
+            )
+        return self.tr("Nothing was written yet. Press Run (Ctrl+Return): this box then shows what passes through it.")
+
+    # ---------------------------------------------------------------- the boxes
+
+    def _prompt_tokens(self) -> tuple[PromptToken, ...]:
+        run = self.store.current
+        return run.start.prompt_tokens if run is not None and self.box == "tokenise" else ()
+
+    def _time(self, stage: str) -> list[Fact]:
+        facts = self.store.shown_facts
+        times = dict(facts.stage_ms) if facts is not None else {}
+        return [Fact(self.tr("Time"), duration_text(times[stage]), MEASURED)] if stage in times else []
+
+    def _blueprint(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        assert facts is not None
+        return [*self._time("blueprint"), Fact(self.tr("Family"), facts.family, "config.json"), *facts.facts]
+
+    def _skeleton(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        assert facts is not None
+        parts = [
+            Fact(part.name, bytes_text(part.predicted_bytes), "predicted")
+            for part in facts.ledger
+            if part.predicted_bytes
+        ]
+        count = Fact(self.tr("Parameters"), count_text(facts.parameters), MEASURED)
+        return [*self._time("skeleton"), count, *parts]
+
+    def _weights(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        assert facts is not None
+        rows = [
+            *self._time("weights"),
+            Fact(self.tr("In memory"), bytes_text(facts.weights_bytes), MEASURED),
+            Fact(self.tr("Precision"), facts.precision, self.tr("as loaded")),
+            Fact(self.tr("From"), facts.model_path, ""),
+        ]
+        grown = facts.memory_after_bytes - facts.memory_before_bytes
+        if facts.memory_after_bytes > 0:
+            rows.insert(2, Fact(self.tr("Process grew by"), bytes_text(grown), MEASURED))
+        time_ms = dict(facts.stage_ms).get("weights", 0.0)
+        if time_ms > 0.0:
+            speed = self.tr("{size} / s").format(size=bytes_text(facts.weights_bytes / time_ms * 1e3))
+            rows.insert(1, Fact(self.tr("Speed"), speed, MEASURED))
+        rows += [
+            Fact(part.name, bytes_text(part.measured_bytes), MEASURED) for part in facts.ledger if part.measured_bytes
+        ]
+        return rows
+
+    def _placement(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        assert facts is not None
+        return [
+            *self._time("placement"),
+            Fact(self.tr("Device map"), facts.device_map, self.tr("as asked")),
+            Fact(self.tr("Layers lie on"), ", ".join(map(device_words, facts.devices)), MEASURED),
+            *(Fact(self.tr("Note"), note, "") for note in facts.notes),
+        ]
+
+    def _kernels(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        assert facts is not None
+        return [
+            *self._time("kernels"),
+            Fact(self.tr("Attention"), facts.attention, MEASURED),
+            Fact(self.tr("Decode"), facts.decode_path, MEASURED),
+            *(fact for fact in facts.facts if fact.source == MEASURED and fact.name != "Attention"),
+        ]
+
+    def _tokenise(self) -> list[Fact]:
+        start = self.store.current.start  # type: ignore[union-attr]
+        ends = ", ".join(f"{end.text} ({end.token_id}, {end.source})" for end in start.ends)
+        return [
+            Fact(self.tr("Time"), duration_text(start.tokenise_ms), MEASURED),
+            Fact(self.tr("Tokens"), count_text(len(start.prompt_tokens)), MEASURED),
+            Fact(self.tr("Context"), count_text(start.context_tokens) if start.context_tokens else "–", "config.json"),
+            Fact(self.tr("Ends at"), ends or self.tr("no end token is known"), ""),
+            *(Fact(self.tr("Note"), note, "") for note in start.notes),
+        ]
+
+    def _token_rows(self, rows: Callable[[TokenEvent], list[Fact]]) -> list[Fact]:
+        token = self.store.shown_token
+        return [] if token is None else [Fact(self.tr("Token"), _named(token), TAKEN), *rows(token)]
+
+    def _embed(self) -> list[Fact]:
+        facts = self.store.shown_facts
+        rows = [] if facts is None else [
+            Fact(self.tr("Table"), f"[{count_text(facts.vocab_size)}, {count_text(facts.hidden_size)}]", "config.json"),
+            Fact(self.tr("A token becomes"), self.tr("{count} numbers").format(count=count_text(facts.hidden_size)),
+                 "config.json"),
+        ]  # fmt: skip
+        return [*rows, *self._token_rows(lambda token: [Fact(self.tr("Row"), count_text(token.token_id), TAKEN)])]
+
+    def _layers(self) -> list[Fact]:
+        run, facts = self.store.current, self.store.shown_facts
+        rows = []
+        if facts is not None:
+            heads = self.tr("{heads}, {kv} for keys and values").format(heads=facts.heads, kv=facts.kv_heads)
+            rows += [
+                Fact(self.tr("Heads"), heads, "config.json"),
+                Fact(self.tr("Attention"), facts.attention, MEASURED),
+            ]
+        if run is not None and run.prefill:
+            last = run.prefill[-1]
+            text = self.tr("{done} of {total} tokens in {time}").format(
+                done=count_text(last.done_tokens),
+                total=count_text(last.total_tokens),
+                time=duration_text(last.elapsed_ms),
+            )
+            rows.append(Fact(self.tr("Prefill"), text, MEASURED))
+        return [*rows, *self._token_rows(self._layers_of)]
+
+    def _layers_of(self, token: TokenEvent) -> list[Fact]:
+        rows = [
+            Fact(self.tr("Forward"), duration_text(token.forward_ms), MEASURED),
+            Fact(self.tr("KV cache"), bytes_text(token.kv_bytes), MEASURED),
+            Fact(self.tr("Context used"), count_text(token.context_used_tokens), MEASURED),
+        ]
+        if token.kv_allocated_bytes > token.kv_bytes:
+            rows.insert(2, Fact(self.tr("Cache allocated"), bytes_text(token.kv_allocated_bytes), MEASURED))
+        return rows
+
+    def _probabilities(self) -> list[Fact]:
+        return self._token_rows(
+            lambda token: [
+                Fact(self.tr("Time"), duration_text(token.sampling_ms), MEASURED),
+                Fact(self.tr("Entropy"), nats_text(token.entropy_nats), MEASURED),
+                *(
+                    Fact(stage.name, self.tr("{count} left").format(count=count_text(stage.kept_tokens)), MEASURED)
+                    for stage in token.stages
+                ),
+            ]
+        )
+
+    def _sample(self) -> list[Fact]:
+        def drawn(token: TokenEvent) -> list[Fact]:
+            greedy = self.tr("greedy: no draw")
+            interval = f"{number_text(token.draw_low, 4)} … {number_text(token.draw_high, 4)}"
+            return [
+                Fact("u", greedy if token.u is None else number_text(token.u, 6), MEASURED),
+                *([] if token.u is None else [Fact(self.tr("Its interval"), interval, MEASURED)]),
+                Fact(self.tr("Seed"), str(token.settings.seed), self.tr("as set")),
+                Fact(self.tr("Rank"), count_text(token.rank + 1), MEASURED),
+                Fact(self.tr("Probability"), percent_text(_exp(token.logprob), 2), MEASURED),
+                Fact(self.tr("After settings"), percent_text(_exp(token.final_logprob), 2), MEASURED),
+            ]
+
+        return self._token_rows(drawn)
+
+    def _detokenise(self) -> list[Fact]:
+        return self._token_rows(
+            lambda token: [
+                Fact(self.tr("Id"), count_text(token.token_id), TAKEN),
+                Fact(self.tr("Text now certain"), token_label(token.text) or self.tr("none: it waits"), TAKEN),
+            ]
+        )
+
+    def _format(self) -> list[Fact]:
+        run = self.store.current
+        assert run is not None
+        shape = self.tr("chat message") if is_chat(self.store) else self.tr("raw text")
+        rows = [Fact(self.tr("Prompt went in as"), shape, TAKEN)]
+        stops = ", ".join(token_label(text) for text in run.start.stop)
+        rows.append(Fact(self.tr("Stop strings"), stops or self.tr("none"), self.tr("as set")))
+        if run.end is not None:
+            rows.append(Fact(self.tr("Ended by"), run.end.reason, TAKEN))
+            if run.end.tail_text:
+                rows.append(Fact(self.tr("Held back to the end"), token_label(run.end.tail_text), TAKEN))
+        return rows
+
+    def _stream(self) -> list[Fact]:
+        run = self.store.current
+        assert run is not None
+        times = pace(run)
+        return [
+            Fact(self.tr("First token"), duration_text(times.ttft_ms), MEASURED),
+            Fact(self.tr("Per token"), duration_text(times.per_token_ms), MEASURED),
+            Fact(self.tr("Tokens per second"), rate_text(times.tokens_per_s), MEASURED),
+            Fact(self.tr("Written"), self.tr("{count} tokens").format(count=count_text(len(run.tokens))), MEASURED),
+        ]
+
+
+def _named(token: TokenEvent) -> str:
+    return f"{token_label(token.token_text)}  ({token.token_id})"
+
+
+def _exp(logprob: float) -> float:
+    from math import exp
+
+    return exp(min(0.0, logprob))
