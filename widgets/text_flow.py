@@ -7,6 +7,7 @@ inside a block count UTF-16 units, as Qt does (THR-24).
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -197,11 +198,12 @@ class TextFlow:
             start = line.textStart()
             end = min(start + line.textLength(), block.units)
             right = _x(line, start)
+            glyphs = self._glyphs(line) if rtl else []
             for i in range(max(0, bisect_right(block.begins, start) - 1), bisect_left(block.begins, end)):
                 begin = max(start, block.begins[i])
                 stop = min(end, block.begins[i + 1] if i + 1 < len(block.begins) else block.units)
                 if rtl:
-                    spans = self._spans(line, begin, stop)
+                    spans = self._spans(glyphs, begin, stop)
                 else:  # each token begins where the last ended
                     left, right = right, _x(line, stop)
                     spans = [(left, right)]
@@ -209,17 +211,25 @@ class TextFlow:
                     yield Piece(block.steps[i], QRectF(left, top, right - left, self.line_height), line, origin)
 
     @staticmethod
-    def _spans(line: QTextLine, begin: int, end: int) -> list[tuple[float, float]]:
-        """Where units lie in mixed text: a token may fall into several places. Touching ones are joined.
+    def _glyphs(line: QTextLine) -> list[tuple[int, float, float]]:
+        """(unit, left, right) of each glyph that has a width.
 
-        From the glyphs, since a cursor's position has two places where directions meet and Qt tells only one.
+        For mixed text: where directions meet, a cursor's position has two places, and Qt tells only one.
         """
-        found: list[tuple[float, float]] = []
-        for run in line.glyphRuns(begin, end - begin):
+        placed: list[tuple[int, float, float]] = []
+        for run in line.glyphRuns(-1, -1, QTextLayout.GlyphRunRetrievalFlag.RetrieveAll):
             advances = run.rawFont().advancesForGlyphIndexes(run.glyphIndexes())
-            for place, advance in zip(run.positions(), advances, strict=True):
+            for unit, place, advance in zip(run.stringIndexes(), run.positions(), advances, strict=True):
                 if advance.x() > 0.0:
-                    found.append((place.x(), place.x() + advance.x()))
+                    placed.append((unit, place.x(), place.x() + advance.x()))
+        # A box that stands in for a missing glyph may lie about its width: the next glyph ends it.
+        lefts = [*sorted({round(left, 2) for _, left, _ in placed}), math.inf]
+        return [(unit, left, min(right, lefts[bisect_right(lefts, left + 0.02)])) for unit, left, right in placed]
+
+    @staticmethod
+    def _spans(glyphs: list[tuple[int, float, float]], begin: int, end: int) -> list[tuple[float, float]]:
+        """Where units lie in mixed text: a token may fall into several places. Touching ones are joined."""
+        found = [(left, right) for unit, left, right in glyphs if begin <= unit < end]
         found.sort()
         joined: list[tuple[float, float]] = []
         for left, right in found:
