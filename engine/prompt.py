@@ -15,8 +15,6 @@ from engine.settings import Request
 if TYPE_CHECKING:
     from engine.session import Session
 
-_BREAK = "\ue0f0"  # a private character that keeps a typed marker from being one while the template is filled in
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
@@ -131,8 +129,10 @@ def _chat_ids(session: Session, prompt: str, system: str | None, markers_as_text
     if typed:
         how = "are read as plain text" if as_text else "are read as special tokens and may end your message early"
         notes.append(f"Typed marks ({', '.join(typed)}) {how}.")
+    # A private character that nobody typed keeps a typed marker from being one while the template is filled in.
+    gap = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in f"{prompt}{system}") if as_text else ""
     if as_text:
-        prompt, system = _broken(prompt, typed), None if system is None else _broken(system, typed)
+        prompt, system = _broken(prompt, typed, gap), None if system is None else _broken(system, typed, gap)
     try:
         rendered = _render(session, _messages(prompt, system))
     except PromptRefused as refused:
@@ -145,7 +145,7 @@ def _chat_ids(session: Session, prompt: str, system: str | None, markers_as_text
             raise refused from None
         notes.append("This model's template takes no system text, so it was put before your message.")
     if as_text:
-        return _encode_in_parts(session, rendered), notes
+        return _encode_in_parts(session, rendered, gap), notes
     # The template has put the special tokens in; adding them again would give a double BOS (PRM-1).
     return list(session.tokenizer(rendered, add_special_tokens=False)["input_ids"]), notes
 
@@ -179,23 +179,27 @@ def _markers(session: Session) -> list[str]:
     return sorted((m for m in markers if m.strip()), key=lambda m: (-len(m), m))
 
 
-def _broken(text: str, markers: list[str]) -> str:
+def _broken(text: str, markers: list[str], gap: str) -> str:
     for marker in markers:
-        text = text.replace(marker, marker[0] + _BREAK + marker[1:])
+        text = text.replace(marker, marker[0] + gap + marker[1:])
     return text
 
 
-def _encode_in_parts(session: Session, rendered: str) -> list[int]:
+def _encode_in_parts(session: Session, rendered: str, gap: str) -> list[int]:
     """Ids where only the template's own marks are special tokens, and typed ones are text (PRM-23)."""
     tokenizer = session.tokenizer
     markers = _markers(session)
+    special = [m for m in markers if tokenizer.convert_tokens_to_ids(m) in session.vocabulary.special]
     ids: list[int] = []
     for part in re.split(f"({'|'.join(map(re.escape, markers))})", rendered):
         if part in markers:
             ids.append(tokenizer.convert_tokens_to_ids(part))
         elif part:
-            text = part.replace(_BREAK, "")
-            ids += tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+            for marker in special:
+                part = part.replace(marker[0] + gap + marker[1:], marker)
+            # What is left are added tokens that are not special ("<think>"): the library would still see them.
+            for text in part.split(gap):
+                ids += tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     return ids
 
 
