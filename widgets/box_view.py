@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
-from widgets import theme
 from widgets.format import (
     bytes_text,
     count_text,
@@ -24,7 +23,7 @@ from widgets.model_chip import device_words
 from widgets.panel import Panel, PlainLabel
 from widgets.pipeline_boxes import BOXES, LOAD, is_chat, title, tooltip
 from widgets.run_store import RunStore
-from widgets.small import SmallText
+from widgets.small import SmallLabel, SmallText
 from widgets.status_line import pace
 
 MEASURED, TAKEN = "measured", "events"
@@ -39,8 +38,9 @@ class BoxView(Panel):
         self.store = store
         self.box = "tokenise"
         self._shown: tuple = ()
+        self._names: list[str] = []
+        self._labels: list[tuple[PlainLabel, PlainLabel]] = []  # value and source of each row
         self.about = SmallText()
-        self.hint = SmallText()
         self._area = QScrollArea()
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setWidgetResizable(True)
@@ -83,17 +83,22 @@ class BoxView(Panel):
 
     def refresh(self) -> None:
         if not self.isVisible() and self._shown:
-            self._shown = ("stale",)
-            return
+            return  # showing it reads again
         rows = self.rows()
         tokens = self._prompt_tokens()
         state = (self.box, tuple(rows), tokens, title(self.box, self.store))
         if state == self._shown:
             return
         same_box = bool(self._shown) and self._shown[0] == self.box
-        self._shown = state
+        names = [fact.name for fact in rows]
+        in_place = same_box and names == self._names and tokens == self._shown[2]
+        self._shown, self._names = state, names
         self.set_title(title(self.box, self.store))
         self.about.setText(tooltip(self.box))
+        if in_place:  # a table that is made anew at each token would lose its place and what is selected
+            for labels, fact in zip(self._labels, rows, strict=True):
+                self._write(labels, fact)
+            return
         place = self._area.verticalScrollBar().value() if same_box else 0
         self._area.setWidget(self._table(rows, tokens))
         self._area.verticalScrollBar().setValue(place)
@@ -114,19 +119,17 @@ class BoxView(Panel):
         grid.setHorizontalSpacing(10)
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(1, 1)
+        self._labels = []
         for at, fact in enumerate(rows):
-            name = PlainLabel(fact.name, "muted")
+            name, value, source = PlainLabel(fact.name, "muted"), PlainLabel(), SmallLabel()
             name.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
-            value = PlainLabel(fact.value)
             value.setWordWrap(True)
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            value.setToolTip(plain_tooltip(f"{fact.value}\n{fact.source}"))
-            source = SmallText(fact.source)
             source.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
-            source.setMinimumWidth(theme.base_px() * 5)
-            grid.addWidget(name, at, 0)
-            grid.addWidget(value, at, 1)
-            grid.addWidget(source, at, 2)
+            self._labels.append((value, source))
+            self._write((value, source), fact)
+            for place, label in enumerate((name, value, source)):
+                grid.addWidget(label, at, place)
         column.addLayout(grid)
         for at, token in enumerate(tokens[:MOST_TOKENS]):
             kind = self.tr(" · special") if token.special else ""
@@ -138,11 +141,16 @@ class BoxView(Panel):
         column.addStretch(1)
         return table
 
+    @staticmethod
+    def _write(labels: tuple[PlainLabel, PlainLabel], fact: Fact) -> None:
+        value, source = labels
+        value.setText(fact.value)
+        value.setToolTip(plain_tooltip(f"{fact.value}\n{fact.source}".strip()))
+        source.setText(fact.source)
+
     def _what_to_press(self) -> str:
         if self.box in LOAD:
-            return self.tr(
-                "Nothing is loaded yet. Choose a model (Ctrl+L) and press Load: its figures stand here then."
-            )
+            return self.tr("Nothing is loaded yet. Choose a model (Ctrl+L), press Load: its figures stand here then.")
         return self.tr("Nothing was written yet. Press Run (Ctrl+Return): this box then shows what passes through it.")
 
     # ---------------------------------------------------------------- the boxes

@@ -1,0 +1,358 @@
+"""What all plots share: axes, theme, empty states, the shown token's line, hovering. The only caller of pyqtgraph.
+
+Imported after the window shows, since pyqtgraph takes half a second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QColor, QMouseEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QLabel, QWidget
+
+from widgets import theme
+from widgets.format import count_text, number_text
+from widgets.panel import Panel
+from widgets.run_store import Run, RunStore
+
+LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
+
+
+def series(*columns: Sequence[float | int | None] | np.ndarray) -> list[np.ndarray]:
+    """The columns as float64 arrays of one length: None becomes NaN, infinities and what no double holds too.
+
+    pyqtgraph ends the process at a None or at an integer beyond 64 bits (THR-27), so nothing reaches it but through
+    here. Columns of different length are cut to the shortest.
+    """
+    length = min((len(column) for column in columns), default=0)
+    return [_floats(column, length) for column in columns]
+
+
+def _floats(values: Sequence[float | int | None] | np.ndarray, length: int) -> np.ndarray:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        array = values[:length].astype(np.float64)
+    else:
+        array = np.array([_float(value) for value in values[:length]], dtype=np.float64)
+    array[~(np.abs(array) < LARGEST)] = np.nan
+    return array
+
+
+def _float(value: float | int | None) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except (OverflowError, TypeError, ValueError):
+        return math.nan
+
+
+def thinned(x: np.ndarray, y: np.ndarray, pixels: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most about two points a pixel, the least and the largest of each group, so that peaks stay."""
+    groups = max(1, pixels)
+    if len(y) <= 2 * groups:
+        return x, y
+    size = math.ceil(len(y) / groups)
+    whole = len(y) // size * size
+    parts = y[:whole].reshape(-1, size)
+    filled = np.nan_to_num(parts, nan=0.0)
+    low, high = filled.argmin(axis=1), filled.argmax(axis=1)
+    first = np.arange(0, whole, size)
+    keep = np.unique(np.concatenate([first + low, first + high, np.arange(whole, len(y)), [0, len(y) - 1]]))
+    return x[keep], y[keep]
+
+
+def ticks(top: float, count: int, whole: bool = False) -> list[float]:
+    """0 and up to `count` round steps (1, 2 or 5 times a power of ten) up to `top`."""
+    if not 0.0 < top < LARGEST:
+        return [0.0]
+    rough = top / max(1, count)
+    scale = 10.0 ** math.floor(math.log10(rough))
+    step = next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= rough * 0.999)
+    if whole:
+        step = max(1.0, step)
+    return [step * i for i in range(int(top / step + 1e-9) + 1)]
+
+
+def bytes_ticks(values: list[float]) -> list[str]:
+    """Labels of byte figures in the unit of the largest, which alone carries it."""
+    top = max(values)
+    unit, scale = next(((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if top >= s), ("B", 1.0))
+    return _with_unit(values, scale, unit)
+
+
+def _with_unit(values: list[float], scale: float, unit: str) -> list[str]:
+    step = (values[1] - values[0]) / scale if len(values) > 1 else 1.0
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
+    texts = [number_text(value / scale, decimals) if value else "0" for value in values]
+    texts[-1] = f"{texts[-1]} {unit}".strip()
+    return texts
+
+
+def rate_ticks(values: list[float]) -> list[str]:
+    return _with_unit(values, 1.0, "/ s")
+
+
+class Curve:
+    """One line of a plot: its role's name in the theme, how it is drawn, whether the ground below it is filled."""
+
+    def __init__(self, plot: Plot, role: str, *, width: float = 1.6, style=Qt.PenStyle.SolidLine, fill: float = 0.0):
+        self.plot, self.role, self.width, self.style, self.fill = plot, role, width, style, fill
+        # Its own item, not smoothed: pyqtgraph fills in pieces, and smoothed pieces show their seams.
+        self.ground = pg.PlotCurveItem(connect="finite", antialias=False, pen=None) if fill else None
+        self.item = pg.PlotCurveItem(connect="finite", antialias=True)
+        for item in filter(None, (self.ground, self.item)):
+            plot.view.addItem(item)
+
+    def draw(self, x: Sequence[float | None] | np.ndarray, y: Sequence[float | int | None] | np.ndarray) -> None:
+        xs, ys = thinned(*series(x, y), self.plot.pixels() // (2 if self.style == Qt.PenStyle.SolidLine else 8))
+        self.item.setData(xs, ys)
+        if self.ground is not None:
+            self.ground.setData(xs, ys)
+
+    def restyle(self) -> None:
+        colour = getattr(theme.current(), self.role)
+        pen = QPen(colour, self.width, self.style)
+        pen.setCosmetic(True)  # else the width is in bytes or tokens
+        self.item.setPen(pen)
+        if self.ground is not None:
+            # An opaque tint: where two grounds lie on each other, the upper one is drawn first.
+            self.ground.setFillLevel(0.0)
+            self.ground.setBrush(theme.mixed(theme.current().panel, colour, self.fill))
+
+
+class Plot(Panel):
+    """A panel with one plot over the tokens of the current run. Subclasses say what is drawn in `redraw`."""
+
+    def __init__(self, store: RunStore, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        self.store = store
+        self.curves: list[Curve] = []
+        self.limits: list[Limit] = []
+        self.by_token = True  # x is the token's number: hovering and clicking mean tokens
+        self._drawn: tuple = ()
+        self._top = 0.0
+        self.graph = pg.PlotWidget(parent=self)
+        self.view = self.graph.getPlotItem()
+        self.view.setMenuEnabled(False)
+        self.view.hideButtons()
+        self.view.setMouseEnabled(False, False)
+        self.view.setContentsMargins(0, 4, 6, 0)
+        box = self.view.getViewBox()
+        box.setDefaultPadding(0.0)
+        box.disableAutoRange()
+        self.graph.setMouseTracking(True)
+        self.graph.viewport().installEventFilter(self)
+        self.graph.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.graph.setMinimumSize(80, 50)
+        self.graph.setFrameShape(self.graph.Shape.NoFrame)
+        self.body.addWidget(self.graph, 1)
+        self.empty = QLabel(self.graph)
+        self.empty.setTextFormat(Qt.TextFormat.PlainText)
+        self.empty.setProperty("role", "muted")
+        self.empty.setWordWrap(True)
+        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.selected_line = pg.InfiniteLine(angle=90, movable=False)
+        self.hover_line = pg.InfiniteLine(angle=90, movable=False)
+        for line in (self.selected_line, self.hover_line):
+            line.setZValue(10)
+            line.hide()
+            self.view.addItem(line, ignoreBounds=True)
+        store.frame.connect(self.refresh)
+        store.selection_changed.connect(self.refresh)
+        store.hover_changed.connect(self.mark_tokens)
+        theme.changes.changed.connect(self.restyle)
+
+    # ---------------------------------------------------------------- for subclasses
+
+    def begin(self) -> None:
+        """To be called at the end of a subclass's construction."""
+        self.restyle()
+        self.refresh()
+
+    def curve(self, role: str, **how) -> Curve:
+        self.curves.append(Curve(self, role, **how))
+        return self.curves[-1]
+
+    def limit(self, role: str = "warning") -> Limit:
+        self.limits.append(Limit(self, role))
+        return self.limits[-1]
+
+    def state(self) -> tuple:
+        """What the drawing depends on; nothing is drawn again while it stays the same."""
+        run = self.store.current
+        return (id(run), len(run.tokens) if run is not None else 0, self.store.shown_facts)
+
+    def redraw(self, run: Run | None) -> None:
+        raise NotImplementedError
+
+    def show_empty(self, text: str) -> None:
+        """A sentence in place of the drawing: what will be drawn and what to press. "" for the drawing."""
+        self.empty.setText(text)
+        self.empty.setVisible(bool(text))
+        for side in ("left", "bottom"):
+            self.view.getAxis(side).setVisible(not text)
+        if text:
+            for curve in self.curves:
+                curve.draw((), ())
+            for limit in self.limits:
+                limit.hide()
+            self.selected_line.hide()
+            self.hover_line.hide()
+        self._place_empty()
+
+    def set_ranges(
+        self,
+        x_from: float,
+        x_to: float,
+        top: float,
+        y_texts: Callable[[list[float]], list[str]] = bytes_ticks,
+        x_unit: str = "",
+    ) -> None:
+        """The axes: x from and to, y from 0 to a little over `top`. Calm where figures are missing or absurd."""
+        top = top * 1.12 if 0.0 < top < LARGEST else 1.0
+        x_to = x_to if math.isfinite(x_to) and x_to > x_from else x_from + 1.0
+        self._top = top
+        self.view.setRange(xRange=(x_from, x_to), yRange=(0.0, top), padding=0.0)
+        line = self.fontMetrics().height()
+        y_ticks = ticks(top, max(1, min(4, self.graph.height() // (line * 2))))
+        room = top * (1.0 - 0.6 * line / max(line, self.graph.height() - 2 * line))  # a label at the edge is not drawn
+        y_ticks = [tick for tick in y_ticks if tick <= room]
+        self.view.getAxis("left").setTicks([list(zip(y_ticks, y_texts(y_ticks), strict=True))])
+        across = max(1, self.graph.width() // (line * 6))
+        x_ticks = [x_from + tick for tick in ticks(x_to - x_from, across, whole=True)]
+        x_texts = [count_text(round(tick)) for tick in x_ticks]
+        x_texts[-1] = f"{x_texts[-1]} {x_unit}".strip()
+        if x_ticks[-1] > x_from + 0.86 * (x_to - x_from):  # a label with its unit would be cut off at the edge
+            x_texts[-1] = x_texts[-1].removesuffix(x_unit).strip()
+            if len(x_texts) > 1:
+                x_texts[-2] = f"{x_texts[-2]} {x_unit}".strip()
+        self.view.getAxis("bottom").setTicks([list(zip(x_ticks, x_texts, strict=True))])
+
+    def pixels(self) -> int:
+        return max(50, self.graph.width())
+
+    # ---------------------------------------------------------------- keeping up
+
+    def refresh(self) -> None:
+        """Draws again if something to be seen has changed, and only while it can be seen."""
+        state = (*self.state(), self.graph.width(), self.graph.height())
+        if state != self._drawn and (self.isVisible() or not self._drawn):
+            self._drawn = state
+            self.redraw(self.store.current)
+        self.mark_tokens()
+
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        self.refresh()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_empty()
+
+    def mark_tokens(self) -> None:
+        """The vertical lines of the selected and of the hovered token."""
+        drawing = self.by_token and not self.empty.isVisibleTo(self)
+        for line, step in (
+            (self.selected_line, None if self.store.following else self.store.selected_step),
+            (self.hover_line, self.store.hovered_step),
+        ):
+            line.setVisible(drawing and step is not None)
+            if step is not None:
+                line.setValue(step)
+        if drawing:
+            self.tell()
+
+    def tell(self) -> None:
+        """Writes the figures at the shown token into the header."""
+
+    def restyle(self) -> None:
+        look = theme.current()
+        self.graph.setBackground(look.panel)
+        small = theme.font(-2)
+        for side in ("left", "bottom"):
+            axis = self.view.getAxis(side)
+            axis.setPen(QColor(0, 0, 0, 0) if side == "left" else look.line)
+            axis.setTextPen(look.muted)
+            axis.setTickPen(look.line)
+            axis.setTickFont(small)
+            axis.setStyle(
+                tickLength=0,
+                tickTextOffset=5,
+                autoExpandTextSpace=False,
+                autoReduceTextSpace=False,
+                hideOverlappingLabels=False,
+            )
+            axis.enableAutoSIPrefix(False)
+        self.view.getAxis("left").setGrid(255)
+        self.view.getAxis("left").setWidth(round(self.fontMetrics().horizontalAdvance("1,000 MB")))
+        self.view.getAxis("bottom").setHeight(round(theme.base_px() * 1.5))
+        for part in (*self.curves, *self.limits):
+            part.restyle()
+        self.selected_line.setPen(QPen(look.accent, 0))
+        self.hover_line.setPen(QPen(look.muted, 0, Qt.PenStyle.DotLine))
+
+    def eventFilter(self, watched, event: QEvent) -> bool:
+        kind = event.type()
+        if kind == QEvent.Type.Leave:
+            self.store.hover(None)
+        elif kind in (QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress) and isinstance(event, QMouseEvent):
+            step = self.step_at(event.position())
+            if kind == QEvent.Type.MouseMove:
+                self.store.hover(step)
+            elif step is not None and event.button() == Qt.MouseButton.LeftButton:
+                self.store.select(step)
+        return super().eventFilter(watched, event)
+
+    def step_at(self, position: QPointF) -> int | None:
+        """The token at a place in the graph; None beside the drawing."""
+        run = self.store.current
+        if not self.by_token or run is None or not run.tokens or self.empty.isVisibleTo(self):
+            return None
+        box = self.view.getViewBox()
+        scene = self.graph.mapToScene(position.toPoint())
+        if not box.sceneBoundingRect().contains(scene):
+            return None
+        return max(0, min(len(run.tokens) - 1, round(box.mapSceneToView(scene).x())))
+
+    def _place_empty(self) -> None:
+        self.empty.setGeometry(self.graph.rect().adjusted(12, 4, -12, -4))
+
+
+class Limit:
+    """A dashed line across the plot with its words at the right."""
+
+    def __init__(self, plot: Plot, role: str) -> None:
+        self.plot, self.role = plot, role
+        self.line = pg.InfiniteLine(angle=0, movable=False)
+        self.text = pg.TextItem(anchor=(1.0, 1.0))
+        for item in (self.line, self.text):
+            plot.view.addItem(item, ignoreBounds=True)
+            item.hide()
+
+    def show(self, value: float, words: str, x_to: float) -> None:
+        (level,) = series([value])
+        if not math.isfinite(level[0]):
+            self.hide()
+            return
+        self.line.setValue(level[0])
+        # Words stand under a line that is close to the top.
+        self.text.setAnchor((1.0, 0.0 if level[0] > 0.8 * self.plot._top else 1.0))
+        self.text.setText(words)
+        self.text.setPos(x_to, level[0])
+        self.line.show()
+        self.text.show()
+        self.restyle()
+
+    def hide(self) -> None:
+        self.line.hide()
+        self.text.hide()
+
+    def restyle(self) -> None:
+        look = theme.current()
+        colour = theme.readable(getattr(look, self.role), look.panel)
+        self.line.setPen(QPen(colour, 0, Qt.PenStyle.DashLine))
+        self.text.setColor(colour)
+        self.text.setFont(theme.font(-2))

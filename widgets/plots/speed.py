@@ -1,0 +1,93 @@
+"""Tokens per second while a run decodes; prefill is told apart, since it reads many tokens at once."""
+
+from __future__ import annotations
+
+import math
+from operator import attrgetter
+
+import numpy as np
+from PySide6.QtWidgets import QWidget
+
+from widgets.format import rate_text
+from widgets.plots.base import Plot, rate_ticks
+from widgets.plots.columns import Columns
+from widgets.run_store import Run, RunStore
+from widgets.status_line import step_ms
+
+WINDOW = 16  # tokens of which the smoothed line is the mean
+
+
+def rolling_rate(times_ms: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    """Tokens per second at each token: 1000 over the mean time of it and the window - 1 tokens before it."""
+    if not len(times_ms):
+        return np.empty(0)
+    sums = np.cumsum(np.nan_to_num(times_ms, nan=0.0, posinf=0.0, neginf=0.0))
+    before = np.concatenate([np.zeros(min(window, len(sums))), sums[:-window]])
+    counts = np.minimum(np.arange(1, len(sums) + 1), window)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = 1000.0 * counts / (sums - before)
+    return np.where(np.isfinite(rates), rates, np.nan)
+
+
+class SpeedPlot(Plot):
+    """Decode speed by token, measured."""
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__(store, "", parent)
+        self.set_title(self.tr("Speed (tokens per second)"), self.tr("Speed"))
+        self.title_label.setToolTip(
+            self.tr(
+                "Line: decode, the mean of the last {window} tokens' forward and sampling time; measured. Pale line: "
+                "each token by itself. The first token comes out of the prefill and is not drawn. Prefill stands in "
+                "the header. Waiting for a pace or a pause is not counted."
+            ).format(window=WINDOW)
+        )
+        self._columns = Columns(step_ms, attrgetter("step"))
+        self.single = self.curve("line", width=1.0)
+        self.smooth = self.curve("accent", width=1.8)
+        self._rates = np.empty(0)
+        self.begin()
+
+    def redraw(self, run: Run | None) -> None:
+        if run is None or len(run.tokens) < 2:
+            self._rates = np.empty(0)
+            self.set_remark(self._prefill_text(run))
+            self.show_empty(
+                self.tr("Tokens per second while the model writes; it needs two tokens. Press Run, or One token again.")
+                if run is not None and run.tokens
+                else self.tr("Tokens per second, measured while the model writes. Press Run.")
+            )
+            return
+        self.show_empty("")
+        times = self._columns.of(run)[0][1:]
+        steps = np.arange(1, len(times) + 1)
+        self._rates = rolling_rate(times)
+        each = rolling_rate(times, 1)
+        self.single.draw(steps, each)
+        self.smooth.draw(steps, self._rates)
+        known = each[np.isfinite(each)]
+        # One token that came from a cache in no time must not flatten all others.
+        top = float(np.percentile(known, 99)) if len(known) else 0.0
+        smooth = self._rates[np.isfinite(self._rates)]
+        top = max(top, float(np.percentile(smooth, 99)) if len(smooth) else 0.0)
+        self.set_ranges(0, max(1, len(times)), top * 1.1, rate_ticks, self.tr("tokens"))
+        self.tell()
+
+    def tell(self) -> None:
+        step = self.store.hovered_step if self.store.hovered_step is not None else self.store.selected_step
+        run = self.store.current
+        parts = []
+        if step is not None and 1 <= step <= len(self._rates):
+            parts.append(self.tr("decode {rate}").format(rate=rate_text(self._rates[step - 1])))
+        parts.append(self._prefill_text(run))
+        self.set_remark(
+            " · ".join(filter(None, parts)),
+            self.tr("Prefill: prompt tokens by the time of reading them. Decode: at the shown token. Both measured."),
+        )
+
+    def _prefill_text(self, run: Run | None) -> str:
+        if run is None or not run.prefill or not run.prefill[-1].elapsed_ms > 0.0:
+            return ""
+        last = run.prefill[-1]
+        rate = last.done_tokens / last.elapsed_ms * 1000.0
+        return self.tr("prefill {rate}").format(rate=rate_text(rate)) if math.isfinite(rate) else ""
