@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
@@ -23,7 +23,7 @@ from widgets import theme
 from widgets.candidate_rows import paint_chip
 from widgets.format import count_text, nats_text, token_label, visible
 from widgets.run_store import Run, RunStore
-from widgets.text_flow import Piece, TextFlow
+from widgets.text_flow import LINES_OPEN, Piece, TextFlow
 from widgets.token_popup import TokenPopup
 
 SLICE = 400  # tokens laid out at a time when a long text is laid out anew
@@ -99,15 +99,24 @@ class TextCanvas(QAbstractScrollArea):
             self._run = run
             self._start_over()
             self.follows_end = True
+            self.viewport().update()
         if run is None:
             return
-        grown = self._done < len(run.tokens) or (run.end is not None and not self._tail_done)
-        if grown:
+        if self._done < len(run.tokens) or (run.end is not None and not self._tail_done):
+            first = self._first_line_to_change()
             self._fill(self._flow, self._done)
             self._done, self._tail_done = len(run.tokens), run.end is not None
             self._measure()
-        self._describe()
-        self.viewport().update()
+            # Most frames add a word: only the last lines are painted again, unless all of them move (see _scrolled).
+            top = round(first * self._flow.line_height) - self.verticalScrollBar().value()
+            self.viewport().update(self.viewport().rect().adjusted(0, max(0, top), 0, 0))
+            if run.end is not None or QAccessible.isActive():
+                self._describe()
+
+    def _first_line_to_change(self) -> int:
+        """From here on new text may change something: it pulls at the last lines, and the newest token's mark moves."""
+        newest = self._flow.lines_of(self._done - 1) if self._done else None
+        return max(0, min(self._flow.lines - 1 - LINES_OPEN, newest[0] if newest is not None else 0))
 
     def _fill(self, flow: TextFlow, begin: int, end: int | None = None) -> None:
         run = self._run
@@ -340,17 +349,16 @@ class TextCanvas(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self.viewport()) as painter:  # an exception must not leave it open: that ends the process
-            self._paint(painter)
+            self._paint(painter, event.rect())
 
-    def _paint(self, painter: QPainter) -> None:
+    def _paint(self, painter: QPainter, area: QRect) -> None:
         if self._run is None or not (self._run.tokens or self._run.end):
             self._paint_empty(painter)
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         offset, height = self.verticalScrollBar().value(), self._flow.line_height
         painter.translate(INSET, -offset)
-        first = int(offset // height)
-        last = int((offset + self.viewport().height()) // height)
+        first, last = int((offset + area.top()) // height), int((offset + area.bottom()) // height)
         pieces = self._without_stubs(list(self._flow.pieces(first, last)))
         self._paint_pieces(painter, pieces)
         self._paint_end(painter, last)

@@ -94,7 +94,8 @@ class TimelineBars(QWidget):
             new = [token.entropy_nats for token in run.tokens[self._count :]]
             self._entropy[self._count : len(run.tokens)] = np.nan_to_num(new, nan=0.0, posinf=0.0, neginf=0.0)
             self._count = len(run.tokens)
-        self._describe()
+        if not self.store.following or run is None or run.end is not None or QAccessible.isActive():
+            self._describe()
         self.update()
 
     def _describe(self) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
 from engine import events as ev
@@ -54,6 +54,22 @@ def test_the_text_of_the_run_is_shown_as_it_arrives(qtbot):
         store.take(event)
         store.frame.emit()
         assert painted(view) == store.current.text
+
+
+def test_what_is_painted_word_by_word_is_what_is_painted_at_once(qtbot):
+    # A frame paints the last lines only; what is on the screen must not differ from a whole repaint.
+    words = [*make.words(make.RIVER), "\n\n", "", " 量子", "。", "", "\n", " end", *([" more"] * 30)]
+    store, view = shown(qtbot, [], size=(320, 420))
+    screen = view.canvas.viewport()
+    for event in make.tokens(words):
+        store.take(event)
+        store.frame.emit()
+        QCoreApplication.processEvents()
+    grown = screen.screen().grabWindow(view.winId()).toImage()
+    screen.update()
+    QCoreApplication.processEvents()
+    assert not grown.isNull()
+    assert screen.screen().grabWindow(view.winId()).toImage() == grown
 
 
 def test_clicking_selects_and_hovering_points_in_every_view(qtbot):
