@@ -27,7 +27,8 @@ from widgets.text_flow import LINES_OPEN, Piece, TextFlow
 from widgets.token_popup import TokenPopup
 
 SLICE = 400  # tokens laid out at a time when a long text is laid out anew
-SMALLEST_STEP, LARGEST_STEP = -3, 40  # of the text's size, in pixels off the base size
+STANDARD_STEP = 4  # the text's size, in pixels off the base size
+SMALLEST_STEP, LARGEST_STEP = -3, 40
 POPUP_MS = 250
 INSET = 1.0  # left and right of the text
 
@@ -54,7 +55,7 @@ class TextCanvas(QAbstractScrollArea):
         super().__init__(parent)
         self.store = store
         self.show_special = False
-        self.size_step = 4
+        self.size_step = STANDARD_STEP
         self.follows_end = True
         self._run: Run | None = None
         self._done = 0  # tokens of the run that are in the flow

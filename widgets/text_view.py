@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from widgets.panel import Panel
 from widgets.run_store import RunStore
-from widgets.text_canvas import TextCanvas
+from widgets.text_canvas import STANDARD_STEP, TextCanvas
 
 
 class TextView(Panel):
@@ -56,11 +56,11 @@ class TextView(Panel):
         self.canvas.follow_end()
 
     def size_step(self) -> int:
-        """The text's size in pixels off the base size."""
-        return self.canvas.size_step
+        """How many pixels the text is larger than its standard size."""
+        return self.canvas.size_step - STANDARD_STEP
 
     def set_size_step(self, step: int) -> None:
-        self.canvas.zoom(step - self.canvas.size_step)
+        self.canvas.zoom(step - self.size_step())
 
     def larger(self) -> None:
         self.canvas.zoom(1)

@@ -262,8 +262,9 @@ def test_a_change_of_theme_and_size_repaints_the_same_text(qtbot):
     view.larger()
     view.larger()
     assert view.canvas._flow.line_height > height
-    view.set_size_step(4)
-    assert view.size_step() == 4
+    assert view.size_step() == 2
+    view.set_size_step(0)
+    assert view.canvas._flow.line_height == height
     assert painted(view) == store.current.text
     theme.set_mode("light")
 
