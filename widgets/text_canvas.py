@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
-    QColor,
     QFontMetricsF,
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QPen,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
-from engine.events import RunEnd, TokenEvent
 from widgets import theme
-from widgets.candidate_rows import paint_chip
-from widgets.format import count_text, nats_text, token_label, visible
+from widgets.format import count_text, nats_text, token_label
 from widgets.run_store import Run, RunStore
-from widgets.text_flow import LINES_OPEN, Piece, TextFlow
+from widgets.text_flow import LINES_OPEN, TextFlow
+from widgets.text_painter import end_height, paint_end, paint_pieces, shown_character, shown_text, without_stubs
 from widgets.token_popup import TokenPopup
 
 SLICE = 400  # tokens laid out at a time when a long text is laid out anew
@@ -31,18 +28,6 @@ STANDARD_STEP = 4  # the text's size, in pixels off the base size
 SMALLEST_STEP, LARGEST_STEP = -3, 40
 POPUP_MS = 250
 INSET = 1.0  # left and right of the text
-
-
-def shown_text(event: TokenEvent, show_special: bool) -> str:
-    """A token's text as painted: what would act or vanish is made visible; line breaks stay (TXT-12, THR-25)."""
-    text = event.token_text if event.special and show_special else event.text
-    return text if text.isprintable() else "".join(_shown_character(c) for c in text)
-
-
-def _shown_character(character: str) -> str:
-    if character in "\n\u2028\u2029":
-        return "\n"
-    return character if character == "\t" else visible(character)
 
 
 class TextCanvas(QAbstractScrollArea):
@@ -63,7 +48,6 @@ class TextCanvas(QAbstractScrollArea):
         self._new_flow: TextFlow | None = None  # being laid out anew, a slice at a time
         self._new_done = 0
         self._moving = False
-        self._shades: dict[int, QColor | None] = {}
         self._flow = self._empty_flow()
         self._popup = TokenPopup(self)
         self._popup_timer = self._timer(POPUP_MS, self._show_popup)
@@ -129,7 +113,7 @@ class TextCanvas(QAbstractScrollArea):
         at_end = end is None or end >= len(run.tokens)
         if at_end and run.end is not None and run.end.tail_text and not (flow is self._flow and self._tail_done):
             step = len(run.tokens) - 1
-            flow.append(max(0, step), "".join(_shown_character(c) for c in run.end.tail_text))
+            flow.append(max(0, step), "".join(shown_character(c) for c in run.end.tail_text))
         flow.settle()
 
     def _start_over(self) -> None:
@@ -174,7 +158,9 @@ class TextCanvas(QAbstractScrollArea):
     def _measure(self) -> None:
         """The scroll bar's range; stays at the end where it was at the end."""
         bar = self.verticalScrollBar()
-        height = self._flow.lines * self._flow.line_height + self._end_height()
+        height = self._flow.lines * self._flow.line_height + end_height(
+            self._flow, self._run.end if self._run is not None else None
+        )
         self._moving = True
         bar.setPageStep(self.viewport().height())
         bar.setSingleStep(round(self._flow.line_height))
@@ -240,7 +226,6 @@ class TextCanvas(QAbstractScrollArea):
                 QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
 
     def _theme_changed(self) -> None:
-        self._shades.clear()
         self.lay_out_again()
 
     def set_show_special(self, show: bool) -> None:
@@ -360,116 +345,11 @@ class TextCanvas(QAbstractScrollArea):
         offset, height = self.verticalScrollBar().value(), self._flow.line_height
         painter.translate(INSET, -offset)
         first, last = int((offset + area.top()) // height), int((offset + area.bottom()) // height)
-        pieces = self._without_stubs(list(self._flow.pieces(first, last)))
-        self._paint_pieces(painter, pieces)
-        self._paint_end(painter, last)
-
-    def _paint_pieces(self, painter: QPainter, pieces: list[Piece]) -> None:
-        look, tokens = theme.current(), self._run.tokens if self._run else []
+        pieces = without_stubs(self._flow, list(self._flow.pieces(first, last)))
         selected, hovered = self.store.selected_step, self.store.hovered_step
-        painter.setPen(Qt.PenStyle.NoPen)
-        drawn_selected, before_selected = False, None
-        for piece in pieces:
-            colour = self._shade(tokens[piece.step].surprise_nats)
-            if colour is not None:
-                painter.setBrush(colour)
-                painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
-        painter.setPen(look.ink)
-        line = None
-        for piece in pieces:
-            if line is None or piece.line.lineNumber() != line[0] or piece.origin != line[1]:
-                line = piece.line.lineNumber(), piece.origin
-                piece.line.draw(painter, piece.origin)
-        for piece in pieces:
-            token = tokens[piece.step]
-            if piece.step == selected:
-                drawn_selected = True
-                self._repaint_piece(painter, piece, look.accent, look.on_accent)
-            elif token.special:
-                self._repaint_piece(painter, piece, look.track, look.muted)
-            elif token.stop_cut:
-                painter.setPen(QPen(look.warning, 1.5, Qt.PenStyle.DashLine))
-                y = piece.rect.bottom() - 4.0
-                painter.drawLine(QPointF(piece.rect.left(), y), QPointF(piece.rect.right(), y))
-            if piece.step == hovered and piece.step != selected:
-                painter.setPen(QPen(look.accent, 1.5))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawRoundedRect(_inner(piece.rect).adjusted(0.75, 0.75, -0.75, -0.75), 3.0, 3.0)
-            if selected is not None and piece.step < selected:
-                before_selected = piece
-        if selected is not None and not drawn_selected and before_selected is not None:
-            self._paint_caret(painter, selected, before_selected)
-
-    def _paint_caret(self, painter: QPainter, selected: int, before: Piece) -> None:
-        """A token whose text became certain only later has no width: a bar shows where it stands."""
-        lines = self._flow.lines_of(selected)
-        if lines is not None and lines[1] * self._flow.line_height == before.rect.top():
-            x = before.rect.right()
-            painter.fillRect(
-                QRectF(x - 1.0, before.rect.top() + 3, 2.5, before.rect.height() - 6), theme.current().accent
-            )
-
-    def _without_stubs(self, pieces: list[Piece]) -> list[Piece]:
-        """Leaves out the blank at a line's end that belongs to a word on the next line."""
-        blank = self._flow.metrics.horizontalAdvance(" ") + 1.0
-        return [
-            piece
-            for piece, after in zip(pieces, [*pieces[1:], None], strict=True)
-            if piece.rect.width() > blank
-            or after is None
-            or after.step != piece.step
-            or after.rect.top() == piece.rect.top()
-        ]
-
-    @staticmethod
-    def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor) -> None:
-        painter.save()
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(ground)
-        painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
-        painter.setClipRect(piece.rect)
-        painter.setPen(text)
-        piece.line.draw(painter, piece.origin)
-        painter.restore()
-
-    def _shade(self, nats: float) -> QColor | None:
-        key = round(nats * 20) if nats < 60 else 1200
-        if key not in self._shades:
-            self._shades[key] = theme.current().shade(key / 20)
-        return self._shades[key]
-
-    def _end_height(self) -> float:
-        if self._run is None or self._run.end is None:
-            return 0.0
-        height = self._flow.line_height + 6.0
-        if self._run.end.sentence:
-            height += self._sentence_box(0.0).height() + 4.0
-        return height
-
-    def _sentence(self) -> str:
-        end = self._run.end if self._run else None
-        return "" if end is None else f"{end.sentence} {end.fix}".strip()
-
-    def _sentence_box(self, top: float) -> QRectF:
-        room = QRectF(0.0, top, self.viewport().width() - 2 * INSET, 4000.0)
-        return QFontMetricsF(theme.font()).boundingRect(room, int(Qt.TextFlag.TextWordWrap), self._sentence())
-
-    def _paint_end(self, painter: QPainter, last: int) -> None:
-        end = self._run.end if self._run else None
-        if end is None or last < self._flow.lines - 2:
-            return
-        look = theme.current()
-        top = self._flow.lines * self._flow.line_height + 4.0
-        failed = end.reason == "error"
-        font, word = theme.font(-2), end_word(end)
-        middle = top + self._flow.line_height / 2
-        box = paint_chip(painter, 0.0, middle, word, look.warning if failed else look.muted, font)
-        if end.sentence:
-            painter.setFont(theme.font())
-            painter.setPen(look.ink if failed else look.muted)
-            place = self._sentence_box(box.bottom() + 6.0)
-            place.setWidth(self.viewport().width() - 2 * INSET)
-            painter.drawText(place, int(Qt.TextFlag.TextWordWrap), self._sentence())
+        paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered)
+        if self._run.end is not None and last >= self._flow.lines - 2:
+            paint_end(painter, self._flow, self._run.end)
 
     def _paint_empty(self, painter: QPainter) -> None:
         look = theme.current()
@@ -484,20 +364,3 @@ class TextCanvas(QAbstractScrollArea):
         painter.setPen(look.muted)
         painter.setFont(theme.font(1))
         painter.drawText(area, int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap), "\n".join(lines))
-
-
-def end_word(end: RunEnd) -> str:
-    """Why a run ended, for its chip."""
-    translate = QCoreApplication.translate
-    return {
-        "eos": translate("end", "ended: eos"),
-        "stop string": translate("end", "ended: stop string"),
-        "length": translate("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
-        "context full": translate("end", "ended: context full"),
-        "cancelled": translate("end", "stopped"),
-        "error": translate("end", "ended: error"),
-    }.get(end.reason, end.reason)
-
-
-def _inner(rect: QRectF) -> QRectF:
-    return rect.adjusted(0.0, 3.0, 0.0, -3.0)

@@ -10,7 +10,8 @@ from engine import events as ev
 from tests.widgets import events_factory as make
 from widgets import theme
 from widgets.run_store import RunStore
-from widgets.text_canvas import SLICE, end_word
+from widgets.text_canvas import SLICE
+from widgets.text_painter import end_word
 from widgets.text_view import TextView
 
 HOSTILE = ["<s>", "<b>x</b>", " if a<b and c>d", " \x1b[31mred\x1b[0m", " &lt;", " <|im_end|>"]
