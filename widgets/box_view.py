@@ -119,6 +119,7 @@ class BoxView(Panel):
         grid.setHorizontalSpacing(10)
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(1, 1)
+        grid.setColumnMinimumWidth(2, self.fontMetrics().horizontalAdvance("config.json"))
         self._labels = []
         for at, fact in enumerate(rows):
             name, value, source = PlainLabel(fact.name, "muted"), PlainLabel(), SmallLabel()
