@@ -1,4 +1,4 @@
-"""The model's forward pass over a growing cache: the general path, for every model that transformers loads."""
+"""The model's forward pass over a growing cache: which path runs, and the general one for every model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import torch
 from transformers import DynamicCache
 
 from engine import cache as kv
+from engine.lean import LeanForward
 
 if TYPE_CHECKING:
     from engine.session import Session
+
+
+def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | LeanForward:
+    """A new run's forward. expected_tokens: how long the run may become, for caches that are allocated ahead."""
+    return GeneralForward(session) if session.lean is None else LeanForward(session.lean, expected_tokens)
 
 
 class GeneralForward:

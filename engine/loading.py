@@ -129,6 +129,10 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         for n in (file_dtype_note(blueprint, precision_named(plan.precision), float_dtype), _tie_note(model, blueprint))
         if n
     ]
+    from engine import lean  # imports torch, and this module does not before it must
+
+    reason = lean.why_not(model)
+    fused = None if reason else lean.LeanModel.of(model)
     defaults, default_notes = generation_defaults(located)
     facts = session_facts(
         model,
@@ -147,6 +151,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
             *default_notes,
         ),
         defaults=defaults,
+        decode_path=lean.SENTENCE if fused else f"general: transformers' forward with a dynamic cache, since {reason}",
     )
     stages.end()
     give_memory_back()
@@ -161,7 +166,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         memory_before_bytes=before,
         memory_after_bytes=after,
     )
-    return Session(model, tokenizer, facts, model.generation_config, blueprint, offload)
+    return Session(model, tokenizer, facts, model.generation_config, blueprint, fused, offload)
 
 
 def _prepare_libraries(leave_one_core: bool) -> None:

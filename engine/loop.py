@@ -18,7 +18,7 @@ from engine.control import Control
 from engine.draw import draw
 from engine.errors import RunFailed, WorkbenchError
 from engine.events import EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
-from engine.forward import GeneralForward
+from engine.forward import forward_of
 from engine.prompt import PreparedPrompt, end_tokens, prepare
 from engine.sampling import Decision, History, decide
 from engine.session import Session
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 # A chunk of the prompt takes about this long, so that stop is seen soon and progress moves.
 CHUNK_S = 0.12
 FIRST_CHUNK_TOKENS = 32
+AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
 LARGEST_CHUNK_TOKENS = 512
 
 
@@ -163,7 +164,9 @@ class _Running:
         self, session: Session, request: Request, prepared: PreparedPrompt, ends: set[int], control: Control
     ) -> None:
         self.session, self.request, self.prepared, self.ends, self.control = session, request, prepared, ends, control
-        self.forward = GeneralForward(session)
+        longest = len(prepared.ids) + min(request.max_new_tokens, AHEAD_TOKENS)
+        context = session.facts.context_tokens
+        self.forward = forward_of(session, min(longest, context) if context else longest)
         self.prefill_ms = self.forward_ms = 0.0
         self.kv_bytes = self.kv_allocated_bytes = 0  # one lane's, after the newest forward
 

@@ -15,7 +15,7 @@ import torch
 
 from engine.control import Control
 from engine.events import PrefillProgress, TokenEvent
-from engine.forward import GeneralForward
+from engine.forward import forward_of
 from engine.loop import generate
 from engine.prompt import prepare
 from engine.session import Session
@@ -94,7 +94,7 @@ def generate_with_streamer(session: Session, tokens: int) -> float:
 
 def bare_loop(session: Session, tokens: int) -> float:
     """Tokens per second of the forward and an argmax alone: no waterfall, no events, no text."""
-    forward = GeneralForward(session)
+    forward = forward_of(session, tokens + 100)
     token = int(forward.read(prompt_ids(session)[0].tolist()).argmax())
     began = time.perf_counter()
     for _ in range(tokens - 1):

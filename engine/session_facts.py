@@ -23,6 +23,7 @@ def session_facts(
     float_dtype: str,
     notes: tuple[str, ...],
     defaults: SamplingSettings,
+    decode_path: str,
 ) -> SessionFacts:
     """The facts of a loaded model, measured where they can be. Stage times and process memory are the caller's."""
     measured = measured_by_part(model, blueprint)
@@ -51,7 +52,7 @@ def session_facts(
         vocab_size=blueprint.vocab_size,
         context_tokens=blueprint.context_tokens,
         attention=attention,
-        decode_path="general: transformers' forward with a dynamic cache",
+        decode_path=decode_path,
         has_chat_template=bool(getattr(tokenizer, "chat_template", None)),
         weights_bytes=sum(measured.values()),
         kv_bytes_per_token=kv_bytes_per_token(blueprint.skeleton.cache, ELEMENT_BYTES[float_dtype]),
