@@ -186,8 +186,6 @@ def _planned(
     wish: str, limits: dict[str, int], blueprint: Blueprint, precision: str, float_dtype: str, total: int
 ) -> dict[str, str]:
     """accelerate's plan. Without a GPU and with enough memory that is the CPU, without hooks around each layer."""
-    import torch
-
     here = devices_here()
     if here == ["cpu", "disk"]:
         budget = limits.get("cpu", int(read_memory().available_bytes * CPU_SHARE))
@@ -196,32 +194,34 @@ def _planned(
         limits = {"cpu": budget}
     elif here[0] == "mps" and not limits:
         return {"": "mps"}
-    return plan_for(
-        blueprint,
-        wish,
-        {_accelerate_key(device): size for device, size in limits.items()} or None,
-        getattr(torch, float_dtype if precision not in ELEMENT_BYTES else precision),
-    )
+    keyed = {_accelerate_key(device): size for device, size in limits.items()}
+    return plan_for(blueprint, wish, keyed or None, precision, float_dtype)
 
 
-def plan_for(blueprint: Blueprint, wish: str, max_memory: dict[Any, Any] | None, dtype: Any) -> dict[str, str]:
+def plan_for(
+    blueprint: Blueprint, wish: str, max_memory: dict[Any, Any] | None, precision: str, float_dtype: str
+) -> dict[str, str]:
     """A device map by accelerate's planner on the empty model; works for GPUs that are not there."""
+    import torch
     from accelerate import infer_auto_device_map
-    from accelerate.utils import get_balanced_memory, get_max_memory
+    from accelerate.utils import CustomDtype, get_balanced_memory, get_max_memory
 
     model = blueprint.skeleton.model
-    whole: list[str] = sorted(model._no_split_modules or ())
+    packed = precision not in ELEMENT_BYTES
+    plain = getattr(torch, float_dtype if packed else precision)
+    quantisable = {tensor.name for tensor in blueprint.skeleton.tensors if packed and tensor.quantisable}
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    sizes: dict[str, Any] = {
+        "no_split_module_classes": sorted(model._no_split_modules or ()),
+        "dtype": torch.int8 if precision == "int8" else CustomDtype.INT4 if packed else plain,
+        # Named one by one: the planner takes the smaller of its dtype and the empty model's own.
+        "special_dtypes": {name: plain for name in names if name not in quantisable},
+    }
     if wish == "sequential":
         memory = get_max_memory(max_memory)
     else:
-        memory = get_balanced_memory(
-            model,
-            max_memory=max_memory,
-            no_split_module_classes=whole,
-            dtype=dtype,
-            low_zero=wish == "balanced_low_0",
-        )
-    device_map = infer_auto_device_map(model, max_memory=memory, no_split_module_classes=whole, dtype=dtype)
+        memory = get_balanced_memory(model, max_memory=max_memory, low_zero=wish == "balanced_low_0", **sizes)
+    device_map = infer_auto_device_map(model, max_memory=memory, **sizes)
     return {name: f"cuda:{device}" if isinstance(device, int) else str(device) for name, device in device_map.items()}
 
 
