@@ -23,10 +23,6 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from widgets.box_view import BoxView
-from widgets.model_panel import ModelChip, ModelPanel
-from widgets.pipeline_strip import PipelineStrip
-from widgets.prompt_panel import PromptPanel
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
@@ -35,6 +31,11 @@ from engine.events import EngineError, Estimate, Loaded, RunEnd
 from engine.settings import LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
+from widgets.box_view import BoxView
+from widgets.model_chip import ModelChip
+from widgets.model_panel import ModelPanel
+from widgets.pipeline_strip import PipelineStrip
+from widgets.prompt_panel import PromptPanel
 from widgets.run_store import Run, RunStore
 from widgets.sampling_panel import SamplingPanel
 from widgets.status_line import StatusLine
@@ -85,7 +86,7 @@ class MainWindow(QMainWindow):
 
         top = QWidget()
         row = QHBoxLayout(top)
-        row.setContentsMargins(theme.GAP, 8, theme.GAP, 8)
+        row.setContentsMargins(0, 8, 0, 8)
         row.setSpacing(theme.GAP)
         row.addWidget(self.chip)
         row.addWidget(self.strip, 1)
@@ -119,7 +120,7 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(centre)
         self.setMenuWidget(self._header(top))
         self.setDockNestingEnabled(True)
-        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
+        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
 
         self.docks = {
@@ -139,7 +140,7 @@ class MainWindow(QMainWindow):
             self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.docks[name])
         self.statusBar().addWidget(self.status_line, 1)
         self.statusBar().setSizeGripEnabled(False)
-        self.setContentsMargins(0, 0, 0, 0)
+        self.setContentsMargins(theme.GAP, 0, theme.GAP, 4)
         self.setMinimumSize(QSize(900, 600))
 
     def _header(self, top: QWidget) -> QWidget:
@@ -320,6 +321,7 @@ class MainWindow(QMainWindow):
         if self.store.facts is None or self.engine.busy:
             return
         self.banner.dismiss()
+        self.sampling_panel.prepare_run()
         try:
             request = self.request()
         except SettingsRefused as error:
@@ -385,6 +387,7 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def show_box(self, name: object) -> None:
         self.docks["word"].show()
+        self.strip.set_opened(str(name))
         if name in WORD_BOXES:
             self.right.setCurrentWidget(self.word_view)
         else:

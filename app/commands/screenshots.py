@@ -61,6 +61,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
     from app.main_window import MainWindow
     from app.preferences import Preferences
     from widgets import theme
+    from widgets.pipeline_boxes import BOXES
 
     tell = tell or (lambda line: None)
     app = QApplication.instance() or QApplication(["glasswork"])
@@ -103,7 +104,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
             for name, size in SIZES.items():
                 camera.shoot(f"05-workbench-{mode}{name}", size)
         theme.set_mode("light")
-        for box in window.strip.box_names():
+        for box in BOXES:
             window.show_box(box)
             camera.shoot(f"06-box-{box}")
         window.show_box("sample")
