@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import zip_longest
 
 from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
@@ -84,7 +85,7 @@ def without_stubs(flow: TextFlow, pieces: list[Piece]) -> list[Piece]:
     blank = flow.metrics.horizontalAdvance(" ") + 1.0
     return [
         piece
-        for piece, after in zip(pieces, [*pieces[1:], None], strict=True)
+        for piece, after in zip_longest(pieces, pieces[1:])
         if piece.rect.width() > blank
         or after is None
         or after.step != piece.step
