@@ -237,7 +237,9 @@ class ModelPanel(Panel):
 
     def load(self) -> None:
         plan = self.plan()
-        if plan is not None:
+        if self.limit_field.problem:
+            self.limit_field.setFocus()  # a limit that was refused must not be loaded without
+        elif plan is not None:
             self.load_requested.emit(plan)
 
     def open_folder(self) -> None:

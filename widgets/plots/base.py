@@ -99,6 +99,7 @@ class Curve:
 
     def __init__(self, plot: Plot, role: str, *, width: float = 1.6, style=Qt.PenStyle.SolidLine, fill: float = 0.0):
         self.plot, self.role, self.width, self.style, self.fill = plot, role, width, style, fill
+        self._x = self._y = np.empty(0)
         # Its own item, not smoothed: pyqtgraph fills in pieces, and smoothed pieces show their seams.
         self.ground = pg.PlotCurveItem(connect="finite", antialias=False, pen=None) if fill else None
         self.item = pg.PlotCurveItem(connect="finite", antialias=True)
@@ -106,7 +107,16 @@ class Curve:
             plot.view.addItem(item)
 
     def draw(self, x: Sequence[float | None] | np.ndarray, y: Sequence[float | int | None] | np.ndarray) -> None:
-        xs, ys = thinned(*series(x, y), self.plot.pixels() // (2 if self.style == Qt.PenStyle.SolidLine else 8))
+        """Takes the points; they are put on the plot with the next ranges."""
+        points = self.plot.pixels() // (2 if self.style == Qt.PenStyle.SolidLine else 8)
+        self._x, self._y = thinned(*series(x, y), points)
+
+    def put(self, x_from: float, x_to: float, top: float) -> None:
+        """Puts the points on the plot. A dotted line that leads millions of pixels away ends the process in Qt's
+        painter, so what is far outside is brought near."""
+        across = x_to - x_from
+        xs = np.clip(self._x, x_from - across, x_to + across)
+        ys = np.clip(self._y, -top, 3.0 * top)
         self.item.setData(xs, ys)
         if self.ground is not None:
             self.ground.setData(xs, ys)
@@ -197,6 +207,7 @@ class Plot(Panel):
         if text:
             for curve in self.curves:
                 curve.draw((), ())
+                curve.put(0.0, 1.0, 1.0)
             for limit in self.limits:
                 limit.hide()
             self.selected_line.hide()
@@ -215,6 +226,8 @@ class Plot(Panel):
         top = top * 1.12 if 0.0 < top < LARGEST else 1.0
         x_to = x_to if math.isfinite(x_to) and x_to > x_from else x_from + 1.0
         self._top = top
+        for curve in self.curves:
+            curve.put(x_from, x_to, top)
         self.view.setRange(xRange=(x_from, x_to), yRange=(0.0, top), padding=0.0)
         line = self.fontMetrics().height()
         y_ticks = ticks(top, max(1, min(4, self.graph.height() // (line * 2))))
