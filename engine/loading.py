@@ -106,7 +106,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         stages.tell(0, f"{placement.disk_bytes:,} bytes will lie on disk")
 
     stages.begin("weights")
-    give_memory_back()
+    give_memory_back(collect=False)
     before = read_memory().process_bytes
     watch = _Watch(stages, files)
     offload = None
@@ -154,7 +154,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         decode_path=lean.SENTENCE if fused else f"general: transformers' forward with a dynamic cache, since {reason}",
     )
     stages.end()
-    give_memory_back()
+    give_memory_back(collect=False)
     after = read_memory().process_bytes
     mapped = facts.weights_bytes > MAPPED_BYTES and after - before < facts.weights_bytes * 0.5
     if mapped and facts.devices == ("cpu",):

@@ -123,9 +123,9 @@ class Damage:
     too_large: list[str] = field(default_factory=list)  # for float16
 
     def look(self, name: str, tensor: Any) -> None:
-        """Notes a matrix that cannot be a weight. Vectors (norms, biases) may well be zero and are passed over."""
+        """Notes a tensor that cannot be a weight. Vectors (norms, biases) may well be zero, matrices not."""
         self.looked_at += 1
-        if tensor.ndim < 2 or not tensor.is_floating_point() or tensor.numel() < 2 or tensor.is_meta:
+        if not tensor.is_floating_point() or not tensor.numel() or tensor.is_meta:
             return
         if tensor.element_size() == 1:  # 8-bit floats know no minimum
             tensor = tensor.float()
