@@ -295,6 +295,8 @@ class MainWindow(QMainWindow):
     def busy_changed(self, busy: object) -> None:
         if not busy:
             self.store.set_activity("idle")
+            if self.store.facts is not None:
+                self.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
             self.store.set_activity("loading")
 

@@ -92,7 +92,9 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     located = resolve(plan.model)
     files = None if located.gguf else weight_files(located.folder, plan.allow_pickle)
     stages.total_bytes = files.total_bytes if files else located.path.stat().st_size
+    stages.tell(0, "importing torch and transformers")
     _prepare_libraries(leave_one_core)
+    stages.began = time.perf_counter()  # a stage's time is the model's, not the libraries'
     blueprint = read_blueprint(located, plan.trust_remote_code, files, plan.tie_lm_head)
     precision, float_dtype = blueprint.chosen(precision)
     _refuse_precision(precision, plan.precision, blueprint)
