@@ -1,0 +1,124 @@
+"""GGUF files: the header agrees with the writer, and a file that is cut or no GGUF is a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from engine.catalog import resolve
+from engine.control import Control
+from engine.errors import CannotLoad
+from engine.gguf_header import read_gguf_header
+from engine.loading import load
+from engine.memory import estimate
+from engine.settings import LoadPlan
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A tiny llama as GGUF with a tokenizer of bytes, written by the format's own library."""
+    from gguf import GGUFWriter, TokenType
+
+    from tests.tiny_models import tiny_model
+
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    model = tiny_model("llama", tie_word_embeddings=False)
+    config = model.config
+    writer = GGUFWriter(path, "llama")
+    writer.add_context_length(512)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(config.vocab_size)
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *(f"w{i}" for i in range(41))]
+    types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, *[TokenType.BYTE] * 256, *[TokenType.NORMAL] * 41]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(words)
+    writer.add_token_scores([0.0] * len(words))
+    writer.add_token_types(types)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    parts = {
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    }
+    for name, tensor in model.state_dict().items():
+        owner = name.removesuffix(".weight")
+        if owner.startswith("model.layers."):
+            _, _, layer, part = owner.split(".", 3)
+            owner = f"blk.{layer}.{parts[part]}"
+        else:
+            owner = names[owner]
+        writer.add_tensor(f"{owner}.weight", tensor.numpy().astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_the_header_agrees_with_the_library(file):
+    from gguf import GGUFReader
+
+    header, reader = read_gguf_header(file), GGUFReader(file)
+    assert header.values["general.architecture"] == "llama"
+    assert header.lists["tokenizer.ggml.tokens"] == 300
+    assert header.parameters == sum(int(np.prod(tensor.shape)) for tensor in reader.tensors)
+    assert header.data_bytes == sum(-(-tensor.n_bytes // 32) * 32 for tensor in reader.tensors)
+    assert header.float_dtypes == ("float32",)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.999])
+def test_a_file_cut_anywhere_is_a_sentence(file, share, tmp_path):
+    cut = tmp_path / "cut.gguf"
+    content = file.read_bytes()
+    cut.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(CannotLoad) as caught:
+        read_gguf_header(cut)
+    assert "cut.gguf" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"<!DOCTYPE html>", "web page"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 12", "pointer"),
+        (b"GGUF" + (99).to_bytes(4, "little") + bytes(64), "version 99"),
+        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 64, "damaged"),
+        (b"PK\3\4" + bytes(64), "not a GGUF file"),
+    ],
+)
+def test_what_is_no_gguf_is_told_apart(content, word, tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(content)
+    with pytest.raises(CannotLoad) as caught:
+        read_gguf_header(file)
+    assert word in caught.value.what
+
+
+def test_a_gguf_loads_and_weighs_what_was_predicted(file):
+    assert resolve(str(file)).kind == "gguf"
+    predicted = estimate(str(file))
+    session = load(LoadPlan(str(file)), lambda event: None, Control())
+    try:
+        assert session.facts.parameters == read_gguf_header(file).parameters
+        assert session.facts.precision == predicted.precision == "float32"
+        with torch.no_grad():
+            assert session.model(input_ids=torch.tensor([[1, 5, 6]])).logits.isfinite().all()
+        parts = [part for part in session.facts.ledger if part.measured_bytes and part.predicted_bytes]
+        assert all(part.measured_bytes == part.predicted_bytes for part in parts)
+    finally:
+        session.close()
