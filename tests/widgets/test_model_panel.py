@@ -15,7 +15,8 @@ CHINESE = ev.ModelChoice("通义 <b>7B</b>", "models/qwen", "folder", 15_000_000
 
 def estimate(**changes) -> ev.Estimate:
     values = {
-        "model": "通义 <b>7B</b>", "precision": "bfloat16", "context_tokens": 8192, "lanes": 1, "parameters": 7_600_000_000,
+        "model": "通义 <b>7B</b>", "precision": "bfloat16", "context_tokens": 8192, "lanes": 1,
+        "parameters": 7_600_000_000,
         "embedding_bytes": 1_000_000_000, "layers_bytes": 13_000_000_000, "lm_head_bytes": 1_000_000_000,
         "weights_bytes": 15_000_000_000, "kv_bytes": 470_000_000, "kv_bytes_per_token": 57_344,
         "rough_total_bytes": 20_000_000_000, "better_rough_total_bytes": 16_000_000_000,

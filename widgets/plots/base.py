@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtGui import QColor, QMouseEvent, QPen, QResizeEvent
+from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QLabel, QWidget
 
 from widgets import theme
@@ -64,12 +64,12 @@ def thinned(x: np.ndarray, y: np.ndarray, pixels: int) -> tuple[np.ndarray, np.n
 
 
 def ticks(top: float, count: int, whole: bool = False) -> list[float]:
-    """0 and up to `count` round steps (1, 2 or 5 times a power of ten) up to `top`."""
+    """0 and about `count` round steps (1, 2 or 5 times a power of ten) up to `top`."""
     if not 0.0 < top < LARGEST:
         return [0.0]
     rough = top / max(1, count)
     scale = 10.0 ** math.floor(math.log10(rough))
-    step = next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= rough * 0.999)
+    step = next(scale * factor for factor in (1, 2, 5, 10) if scale * factor >= rough * 0.7)
     if whole:
         step = max(1.0, step)
     return [step * i for i in range(int(top / step + 1e-9) + 1)]
@@ -234,7 +234,7 @@ class Plot(Panel):
         room = top * (1.0 - 0.6 * line / max(line, self.graph.height() - 2 * line))  # a label at the edge is not drawn
         y_ticks = [tick for tick in y_ticks if tick <= room]
         self.view.getAxis("left").setTicks([list(zip(y_ticks, y_texts(y_ticks), strict=True))])
-        across = max(1, self.graph.width() // (line * 6))
+        across = max(2, self.graph.width() // (line * 6))
         x_ticks = [x_from + tick for tick in ticks(x_to - x_from, across, whole=True)]
         x_texts = [count_text(round(tick)) for tick in x_ticks]
         x_texts[-1] = f"{x_texts[-1]} {x_unit}".strip()
@@ -243,6 +243,10 @@ class Plot(Panel):
             if len(x_texts) > 1:
                 x_texts[-2] = f"{x_texts[-2]} {x_unit}".strip()
         self.view.getAxis("bottom").setTicks([list(zip(x_ticks, x_texts, strict=True))])
+
+    def narrow(self) -> bool:
+        """True where the header has room for one figure only."""
+        return self.width() < theme.base_px() * 26
 
     def pixels(self) -> int:
         return max(50, self.graph.width())
@@ -260,10 +264,6 @@ class Plot(Panel):
     def showEvent(self, event) -> None:
         super().showEvent(event)
         self.refresh()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place_empty()
 
     def mark_tokens(self) -> None:
         """The vertical lines of the selected and of the hovered token."""
@@ -309,7 +309,10 @@ class Plot(Panel):
 
     def eventFilter(self, watched, event: QEvent) -> bool:
         kind = event.type()
-        if kind == QEvent.Type.Leave:
+        if kind == QEvent.Type.Resize:
+            self._place_empty()
+            self.refresh()  # other ticks fit now
+        elif kind == QEvent.Type.Leave:
             self.store.hover(None)
         elif kind in (QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress) and isinstance(event, QMouseEvent):
             step = self.step_at(event.position())

@@ -150,7 +150,7 @@ class MemoryPlot(Plot):
         if self._readings:
             parts.append(self.tr("process {size}").format(size=bytes_text(self._readings[-1][1].process_bytes)))
         self.set_remark(
-            " · ".join(parts),
+            " · ".join(parts[:1] if self.narrow() else parts),
             self.tr("Measured. Model: weights and KV cache at the shown token. Process: all of this program, newest."),
         )
 

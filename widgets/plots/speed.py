@@ -80,8 +80,9 @@ class SpeedPlot(Plot):
         if step is not None and 1 <= step <= len(self._rates):
             parts.append(self.tr("decode {rate}").format(rate=rate_text(self._rates[step - 1])))
         parts.append(self._prefill_text(run))
+        parts = [part for part in parts if part]
         self.set_remark(
-            " · ".join(filter(None, parts)),
+            " · ".join(parts[:1] if self.narrow() else parts),
             self.tr("Prefill: prompt tokens by the time of reading them. Decode: at the shown token. Both measured."),
         )
 
