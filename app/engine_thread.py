@@ -8,8 +8,10 @@ looks at before each token, and not through a slot, which would wait behind the 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
-from engine.events import EngineError, Event, LoadProgress, RunEnd, RunStart
+from engine.events import EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
 from engine.settings import LoadPlan, Request
 
 if TYPE_CHECKING:
@@ -119,7 +121,8 @@ class Worker(QObject):
     @Slot(object)
     def run(self, job: RunJob) -> None:
         starts: list[RunStart] = []
-        ended = 0
+        ended: set[tuple[int, int]] = set()
+        tokens: list[TokenEvent] = []
         try:
             if self.session is None:
                 raise WorkbenchError("No model is loaded.", "Load one first.")
@@ -130,13 +133,19 @@ class Worker(QObject):
                     starts.append(event)
                     if self.recorder is None and job.record_folder:
                         self._start_recording(job)
-                ended += isinstance(event, RunEnd)
+                elif isinstance(event, TokenEvent):
+                    tokens.append(event)
+                elif isinstance(event, RunEnd):
+                    ended.add((event.run_id, event.lane))
                 self._record(event)
                 self.event.emit(event)
         except Exception as error:  # a thread's edge
             self.event.emit(told(error, "prompt" if not starts else "run"))
-            for start in starts[ended:]:
-                self.event.emit(_broken_end(start))
+            for start in starts:
+                if (start.run_id, start.lane) not in ended:
+                    end = broken_end(start, tokens, "error")
+                    self._record(end)
+                    self.event.emit(end)
         self._stop_recording()
         self.finished.emit("run")
 
@@ -212,9 +221,16 @@ class Worker(QObject):
             recorder.close()
 
 
-def _broken_end(start: RunStart) -> RunEnd:
-    """Ends a run whose loop itself failed, so that nothing waits for it."""
-    return RunEnd(start.run_id, start.lane, "error", "", "", (), 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+def broken_end(start: RunStart, tokens: list[TokenEvent], reason: str) -> RunEnd:
+    """The end of a lane whose loop did not come to say it: what was written, and no figures that nobody measured."""
+    mine = [token for token in tokens if (token.run_id, token.lane) == (start.run_id, start.lane)]
+    text = "".join(token.text for token in mine)
+    kv_bytes, kv_allocated_bytes = (mine[-1].kv_bytes, mine[-1].kv_allocated_bytes) if mine else (0, 0)
+    unknown = math.nan
+    return RunEnd(
+        start.run_id, start.lane, reason, text, "", tuple(token.token_id for token in mine),
+        len(start.prompt_tokens), len(mine), unknown, unknown, unknown, unknown, kv_bytes, kv_allocated_bytes,
+    )  # fmt: skip
 
 
 class Engine(QObject):
@@ -244,22 +260,22 @@ class Engine(QObject):
         self._control = Control()
         self._pace_s = 0.0
         self.busy = ""
-        self._next: LoadPlan | None = None  # a load that waits for what it interrupted
+        self._next: Callable[[], None] | None = None  # a load or unload that waits for what it interrupted
         self._runs = 0
         self._closed = False
         self._thread.start()
 
     def load(self, plan: LoadPlan) -> None:
         """Loads a model; a run or load that goes on is stopped first, never both at once (LOD-11)."""
-        if self.busy:
-            self._next = plan
-            self._control.cancel()
+        if self._waits(lambda: self.load(plan)):
             return
         self._start("load")
         self._load.emit(LoadJob(plan, self._control))
 
+    @Slot()
     def unload(self) -> None:
-        if self.busy:
+        """Lets the model go; a run or load that goes on is stopped first."""
+        if self._waits(self.unload):
             return
         self._start("unload")
         self._unload.emit()
@@ -277,8 +293,17 @@ class Engine(QObject):
         return True
 
     def stop(self) -> None:
-        """Ends the load or run within one tensor, chunk or token. Harmless when nothing goes on, or twice (THR-5)."""
+        """Ends the load or run within one tensor, chunk or token, and what waits for its end. Harmless when nothing
+        goes on, or twice (THR-5)."""
+        self._next = None
         self._control.cancel()
+
+    def _waits(self, act: Callable[[], None]) -> bool:
+        """True where something goes on: it is stopped, and then `act` comes (LOD-11)."""
+        if self.busy and not self._closed:
+            self._next = act
+            self._control.cancel()
+        return bool(self.busy) or self._closed
 
     def pause(self) -> None:
         self._control.pause()
@@ -288,6 +313,15 @@ class Engine(QObject):
 
     def step_once(self) -> None:
         self._control.step_once()
+
+    @property
+    def runs(self) -> int:
+        """The number of the newest run."""
+        return self._runs
+
+    def number_after(self, run_id: int) -> None:
+        """The next run has a higher number than this: a replay brings numbers of its own."""
+        self._runs = max(self._runs, run_id)
 
     @property
     def paused(self) -> bool:
@@ -322,6 +356,8 @@ class Engine(QObject):
             # Importing torch or one large forward cannot be broken off. The record is whole up to here.
             log.info("the engine's thread was still inside a library on close")
             if recorder := self.worker.recorder:
+                for start, tokens in recorder.unfinished():
+                    recorder.take(broken_end(start, tokens, "cancelled"))
                 recorder.close()
             logging.shutdown()
             os._exit(0)
@@ -335,6 +371,6 @@ class Engine(QObject):
     def _became_free(self, _what: object) -> None:
         self.busy = ""
         self.busy_changed.emit("")
-        plan, self._next = self._next, None
-        if plan is not None and not self._closed:
-            self.load(plan)
+        act, self._next = self._next, None
+        if act is not None and not self._closed:
+            act()

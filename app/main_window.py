@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
 from engine.errors import FileRefused, SettingsRefused
-from engine.events import EngineError, Estimate, Loaded, RunEnd
+from engine.events import EngineError, Estimate, Event, Loaded, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
@@ -59,6 +59,11 @@ class MainWindow(QMainWindow):
         self.store = RunStore(self)
         self.engine = Engine(self)
         self.recorder = None  # of the newest run; kept, so that a full disk can be answered after the run
+        self._asked: LoadPlan | None = None  # remembered once it has loaded
+        self._requests: dict[int, Request] = {}  # what each run here was asked
+        self._headers: dict[int, dict] = {}  # and what the replay's first line said of the others
+        self._replay_waits: Path | None = None  # opened when the run has stopped
+        self._preview_missed = False
         self._build()
         self._build_menus()
         from app.wiring import connect
@@ -188,7 +193,7 @@ class MainWindow(QMainWindow):
         self.recent_menu = file.addMenu(self.tr("Recent runs"))
         self.save_action = self._action(file, self.tr("Save replay…"), "Ctrl+S", self.save_replay)
         file.addSeparator()
-        self._action(file, self.tr("Unload the model"), "", self.engine.unload)
+        self.unload_action = self._action(file, self.tr("Unload the model"), "Ctrl+Shift+L", self.engine.unload)
         self._action(file, self.tr("Quit"), "Ctrl+Q", self.close).setMenuRole(QAction.MenuRole.QuitRole)
 
         run = bar.addMenu(self.tr("&Run"))
@@ -222,10 +227,11 @@ class MainWindow(QMainWindow):
         self._action(view, self.tr("Smaller text"), "Ctrl+-", self.text_view.smaller)
         self.motion_action = view.addAction(self.tr("Motion"))
         self.motion_action.setCheckable(True)
+        self.motion_action.setShortcut(QKeySequence("Ctrl+M"))
 
         help_menu = bar.addMenu(self.tr("&Help"))
         self._action(help_menu, self.tr("Keyboard"), "F1", self.show_keys)
-        self._action(help_menu, self.tr("Where the log is"), "", self.show_log)
+        self._action(help_menu, self.tr("Where the log is"), "Shift+F1", self.show_log)
 
     def _action(self, menu, text: str, key: str, slot) -> QAction:
         action = menu.addAction(text)
@@ -249,10 +255,7 @@ class MainWindow(QMainWindow):
 
     @Slot(object)
     def load(self, plan: LoadPlan) -> None:
-        self.preferences.model = plan.model
-        self.preferences.precision = plan.precision or ""
-        if isinstance(plan.device_map, str):
-            self.preferences.device_map = plan.device_map
+        self._asked = plan
         self.banner.dismiss()
         self.engine.load(plan)
 
@@ -281,7 +284,13 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def engine_event(self, event: object) -> None:
         """What the store does not show by itself: errors, and which side of the left column is wanted."""
-        if isinstance(event, Loaded):
+        if isinstance(event, (TokenEvent, PrefillProgress)):
+            # Pressed before the prompt was read, or one token alone: the pause is only now.
+            read = isinstance(event, TokenEvent) or event.done_tokens >= event.total_tokens
+            if read and self.engine.paused and self.store.activity != "paused":
+                self.store.set_activity("paused")
+        elif isinstance(event, Loaded):
+            self._remember_model()
             self.left.setCurrentIndex(0)
             self.ask_preview()
         elif isinstance(event, EngineError):
@@ -295,6 +304,11 @@ class MainWindow(QMainWindow):
     def busy_changed(self, busy: object) -> None:
         if not busy:
             self.store.set_activity("idle")
+            path, self._replay_waits = self._replay_waits, None
+            if path is not None:
+                self.open_replay_file(path)
+            if self._preview_missed:
+                self.ask_preview()
             if self.store.facts is not None:
                 self.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
@@ -320,7 +334,16 @@ class MainWindow(QMainWindow):
         self._begin(one_token=False)
 
     def _begin(self, one_token: bool) -> None:
-        if self.store.facts is None or self.engine.busy:
+        if self.engine.busy == "run":
+            return
+        if self.engine.busy or self.store.facts is None:
+            self.banner.show_note(
+                self.tr("The model is still loading: the run can start once it is there.")
+                if self.engine.busy == "load"
+                else self.tr("No model is loaded: choose one first."),
+                self.tr("Choose a model…"),
+                self.show_model_panel,
+            )
             return
         self.banner.dismiss()
         self.sampling_panel.prepare_run()
@@ -331,6 +354,7 @@ class MainWindow(QMainWindow):
             return
         self.prompt_panel.remember()
         if self.engine.run(request, str(runs_folder()) if self._visit is None else self._visit, one_token):
+            self._requests[self.engine.runs] = request
             self.store.set_activity("prefill")
 
     @Slot()
@@ -370,6 +394,7 @@ class MainWindow(QMainWindow):
     @Slot()
     def ask_preview(self) -> None:
         panel = self.prompt_panel
+        self._preview_missed = self.engine.busy == "run"  # the engine tells nothing else while it writes
         self.engine.preview(PreviewJob(panel.prompt(), panel.system(), panel.raw(), panel.markers_as_text()))
 
     @Slot()
@@ -433,16 +458,17 @@ class MainWindow(QMainWindow):
         from engine.replay import Recorder
 
         run = self.store.current
-        header = self.replay_header or {"model": self.store.facts.name if self.store.facts else ""}
         if run is None:
             return False
-        recorder = Recorder(path, header, replace=True)
-        if self.store.facts is not None:
-            recorder.take(Loaded(self.store.facts))
-        for event in (run.start, *run.prefill, *_in_order(run)):
+        lanes = [each for each in self.store.runs if each.start.run_id == run.start.run_id]
+        recorder = Recorder(path, self._header_of(run), replace=True)
+        if run.facts is not None:
+            recorder.take(Loaded(run.facts))
+        for event in (*(lane.start for lane in lanes), *run.prefill, *_in_order(lanes)):
             recorder.take(event)
-        if run.end is not None:
-            recorder.take(run.end)
+        for lane in lanes:
+            if lane.end is not None:
+                recorder.take(lane.end)
         recorder.close()
         if problem := recorder.problem:
             self.banner.show_error(
@@ -454,24 +480,14 @@ class MainWindow(QMainWindow):
         self.banner.show_note(self.tr("Saved in {path}.").format(path=recorder.path))
         return True
 
-    @property
-    def replay_header(self) -> dict | None:
+    def _header_of(self, run: Run) -> dict:
+        """What the first line of its file says: of the model that wrote it, which need not be the one loaded now."""
         from engine.replay import header_of
 
-        run, facts = self.store.current, self.store.facts
-        if run is None or facts is None:
-            return None
-        start = run.start
-        return header_of(
-            facts,
-            Request(
-                start.run_id,
-                start.prompt,
-                lanes=(start.settings,),
-                max_new_tokens=start.max_new_tokens,
-                stop=start.stop,
-            ),
-        )
+        request = self._requests.get(run.start.run_id)
+        if request is not None and run.facts is not None:
+            return header_of(run.facts, request)
+        return self._headers.get(run.start.run_id, {})
 
     @Slot()
     def open_replay(self) -> None:
@@ -484,6 +500,14 @@ class MainWindow(QMainWindow):
         """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot."""
         from engine.replay import read_replay
 
+        if self.engine.busy == "run":
+            self._replay_path = path
+            self.banner.show_note(
+                self.tr("A run goes on: a replay would take its place."),
+                self.tr("Stop it and open the replay"),
+                self.stop_and_open,
+            )
+            return False
         QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
         try:
             replay = read_replay(path)
@@ -493,10 +517,30 @@ class MainWindow(QMainWindow):
         finally:
             QApplication.restoreOverrideCursor()
         self.store.take_replay(replay.events)
+        self.busy_changed(self.engine.busy)  # a load may go on
+        header = {name: value for name, value in replay.header.items() if name not in ("kind", "schema", "reads_with")}
+        self._requests, self._headers = {}, {run.start.run_id: header for run in self.store.runs}
+        self.engine.number_after(max(self._headers, default=0))
         notes = [note for note in (replay.damage, *replay.notes) if note]
         self.banner.show_note(" ".join(notes) if notes else self.tr("Replay: {name}").format(name=path.name))
         self._remember_file(path)
         return True
+
+    @Slot()
+    def stop_and_open(self) -> None:
+        self.banner.dismiss()
+        self.stop()
+        if self.engine.busy:
+            self._replay_waits = self._replay_path
+        else:
+            self.open_replay_file(self._replay_path)
+
+    def _remember_model(self) -> None:
+        if (plan := self._asked) is not None:
+            self.preferences.model = plan.model
+            self.preferences.precision = plan.precision or ""
+            if isinstance(plan.device_map, str):
+                self.preferences.device_map = plan.device_map
 
     def _remember_file(self, path: Path) -> None:
         recent = [str(path), *(name for name in self.preferences.recent_files if name != str(path))][:10]
@@ -521,6 +565,9 @@ class MainWindow(QMainWindow):
 
     def dropEvent(self, event: QDropEvent) -> None:
         for url in event.mimeData().urls():
+            if not url.isLocalFile():
+                continue
+            event.acceptProposedAction()
             path = Path(url.toLocalFile())
             if path.is_dir() or path.suffix.lower() == ".gguf":
                 self.load(LoadPlan(str(path)))
@@ -631,13 +678,10 @@ class MainWindow(QMainWindow):
         super().closeEvent(event)
 
 
-def _in_order(run: Run):
-    """Tokens and changes of settings as they came."""
-    changes = sorted(run.changes, key=lambda change: change.step)
-    for token in run.tokens:
-        while changes and changes[0].step <= token.step:
-            yield changes.pop(0)
-        yield token
+def _in_order(lanes: list[Run]) -> list[Event]:
+    """Tokens and changes of settings of all lanes as they came: by step, a change before its token."""
+    events = [event for lane in lanes for event in (*lane.changes, *lane.tokens)]
+    return sorted(events, key=lambda event: (event.step, event.lane, isinstance(event, TokenEvent)))
 
 
 def _scrolling(widget: QWidget) -> QScrollArea:

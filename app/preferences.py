@@ -19,6 +19,11 @@ import platformdirs
 log = logging.getLogger(__name__)
 
 
+# What the sliders stand at when the program is opened for the first time: each filter has something to cut, so that
+# a newcomer sees what it does. "reset" goes to the model's own defaults.
+FIRST_SAMPLING = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "repetition_penalty": 1.1, "seed": 7}
+
+
 @dataclass
 class Preferences:
     """All that is remembered. A field that is missing, of a wrong type or unknown in the file takes its default."""
@@ -31,10 +36,10 @@ class Preferences:
     precision: str = ""
     device_map: str = "auto"
     model_folders: list[str] = field(default_factory=list)
-    prompt: str = ""
+    prompt: str = "Describe how a river shapes the land it crosses."
     system: str = ""
     raw: bool = False
-    sampling: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, Any] = field(default_factory=lambda: dict(FIRST_SAMPLING))
     max_new_tokens: int = 256
     stop: list[str] = field(default_factory=list)
     seconds_per_token: float = 0.0
