@@ -90,10 +90,10 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
             going: list[int] = []  # rows that go on
             cancelled = control.cancelled()
             for row, lane in enumerate(lanes):
-                lane.waited_s += waited if lane.step else 0.0
                 if cancelled:
                     yield run.end(lane, "cancelled")
                     continue
+                lane.waited_s += waited if lane.step else 0.0  # a wait that no token followed is no part of decode
                 try:
                     event = run.choose(lane, rows[row])
                 except RunFailed as error:  # one lane's broken numbers do not stop the others (SAM-22)

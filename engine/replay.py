@@ -89,6 +89,7 @@ class Recorder:
         self._events: list[Event] = []
         self._running: set[tuple[int, int]] = set()
         self._file: BinaryIO | None = None
+        self._closed = False
         self._lock = threading.Lock()
         with self._lock:
             self._open(self.path, replace)
@@ -115,11 +116,25 @@ class Recorder:
                 if self._file is None:
                     return False
                 self._write(line_of(event))
+            if self._closed:
+                self._shut()
             return self.problem is None
+
+    def unfinished(self) -> list[tuple[RunStart, list[TokenEvent]]]:
+        """The lanes that have no end yet, with their tokens."""
+        with self._lock:
+            tokens = [event for event in self._events if isinstance(event, TokenEvent)]
+            starts = [event for event in self._events if isinstance(event, RunStart)]
+            return [
+                (start, [token for token in tokens if token.lane == start.lane])
+                for start in starts
+                if (start.run_id, start.lane) in self._running
+            ]
 
     def close(self) -> None:
         """Ends the file. What could not be written stays, and `move_to` still works."""
         with self._lock:
+            self._closed = True
             if self._file is not None:
                 self._check()
             self._shut()

@@ -50,8 +50,8 @@ class Banner(QFrame):
             act,
         )
 
-    def show_note(self, text: str) -> None:
-        self._show(text, False, "", None)
+    def show_note(self, text: str, button: str = "", act: Callable[[], object] | None = None) -> None:
+        self._show(text, False, button, act)
 
     @Slot()
     def dismiss(self) -> None:

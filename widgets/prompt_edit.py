@@ -52,6 +52,10 @@ class PromptEdit(QPlainTextEdit):
         cursor.endEditBlock()
         self.setTextCursor(cursor)
 
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        """A file dropped here is for the window, which opens it."""
+        return not any(url.isLocalFile() for url in source.urls()) and super().canInsertFromMimeData(source)
+
     def insertFromMimeData(self, source: QMimeData) -> None:
         text = source.text()
         if self.held:
