@@ -63,7 +63,6 @@ class MainWindow(QMainWindow):
         self._requests: dict[int, Request] = {}  # what each run here was asked
         self._headers: dict[int, dict] = {}  # and what the replay's first line said of the others
         self._replay_waits: Path | None = None  # opened when the run has stopped
-        self._preview_missed = False
         self._build()
         self._build_menus()
         from app.wiring import connect
@@ -307,8 +306,6 @@ class MainWindow(QMainWindow):
             path, self._replay_waits = self._replay_waits, None
             if path is not None:
                 self.open_replay_file(path)
-            if self._preview_missed:
-                self.ask_preview()
             if self.store.facts is not None:
                 self.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
@@ -394,7 +391,6 @@ class MainWindow(QMainWindow):
     @Slot()
     def ask_preview(self) -> None:
         panel = self.prompt_panel
-        self._preview_missed = self.engine.busy == "run"  # the engine tells nothing else while it writes
         self.engine.preview(PreviewJob(panel.prompt(), panel.system(), panel.raw(), panel.markers_as_text()))
 
     @Slot()
@@ -725,6 +721,9 @@ def run_window(replay: str | None = None) -> int:
         window.open_replay_file(Path(replay))
     else:
         QTimer.singleShot(0, window.start)
-    code = app.exec()
-    window.engine.close()
+    from app.surprises import surprises_are_told
+
+    with surprises_are_told(window):
+        code = app.exec()
+        window.engine.close()
     return code

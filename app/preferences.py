@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import tempfile
 from dataclasses import asdict, dataclass, field, fields
@@ -17,6 +18,7 @@ from typing import Any
 import platformdirs
 
 log = logging.getLogger(__name__)
+SCHEMA = 1
 
 
 # What the sliders stand at when the program is opened for the first time: each filter has something to cut, so that
@@ -45,6 +47,12 @@ class Preferences:
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     recent_files: list[str] = field(default_factory=list)
+    schema: int = SCHEMA  # of this file
+
+
+LARGEST = 10**300  # beyond it no double holds an integer
+# Outside these a value takes its default: least, most.
+LIMITS = {"seconds_per_token": (0, 60), "max_new_tokens": (1, 10_000_000), "text_size": (-20, 60)}
 
 
 def preferences_path() -> Path:
@@ -65,33 +73,53 @@ def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
             raise ValueError("not an object")
     except FileNotFoundError:
         return Preferences(), ""
+    except PermissionError as error:
+        log.warning("the settings file cannot be read: %s", error)
+        return Preferences(), "The settings file may not be read; defaults are used."
     # A reader's exceptions are of many kinds (FIL-22): too many digits, too deep, not UTF-8, not readable.
     except (OSError, ValueError, RecursionError) as error:
         log.warning("the settings file cannot be read: %s", error)
-        aside = path.with_suffix(".damaged.json")
-        with contextlib.suppress(OSError):
-            os.replace(path, aside)
-        return (
-            Preferences(),
-            f"The settings file was damaged; defaults are used, the old one is kept as {aside.name}.",
-        )
+        kept = _keep_aside(path, "damaged")
+        return Preferences(), f"The settings file was damaged; defaults are used{kept}."
     preferences, defaults = Preferences(), Preferences()
     for each in fields(Preferences):
         value, default = values.get(each.name), getattr(defaults, each.name)
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(default, float) and isinstance(value, int) and abs(value) < LARGEST:
             value = float(value)
-        if type(value) is type(default) and _elements_fit(value):
+        if type(value) is type(default) and _fits(value, *LIMITS.get(each.name, (-math.inf, math.inf))):
             setattr(preferences, each.name, value)
+    schema = values.get("schema", SCHEMA)
+    if type(schema) is int and schema > SCHEMA:
+        preferences.schema = SCHEMA
+        kept = _keep_aside(path, "newer")
+        return preferences, f"The settings are of a newer version; what this one knows of them is used{kept}."
     return preferences, ""
 
 
-def _elements_fit(value: object) -> bool:
-    return all(isinstance(item, str) for item in value) if isinstance(value, list) else True
+def _fits(value: object, least: float, most: float) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    return not isinstance(value, (int, float)) or (math.isfinite(value) and least <= value <= most)
+
+
+def _keep_aside(path: Path, why: str) -> str:
+    """Moves the file aside under a free name; what a sentence says of it, "" where it could not be moved."""
+    names = (path.with_suffix(f".{why}{number or ''}.json") for number in range(100))
+    aside = next((name for name in names if not name.exists()), None)
+    if aside is None:
+        return ""
+    try:
+        os.replace(path, aside)
+    except OSError as error:
+        log.warning("%s cannot be kept aside: %s", path, error)
+        return ""
+    return f", the old file is kept as {aside.name}"
 
 
 def write_preferences(preferences: Preferences, path: Path | None = None) -> bool:
     """Writes whole or not at all, so that two windows never leave half a file. False where it cannot be written."""
     path = path or preferences_path()
+    name = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix="settings", suffix=".tmp")
@@ -100,5 +128,8 @@ def write_preferences(preferences: Preferences, path: Path | None = None) -> boo
         os.replace(name, path)
     except OSError as error:
         log.warning("the settings cannot be written: %s", error)
+        if name:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
         return False
     return True

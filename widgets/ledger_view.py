@@ -83,56 +83,61 @@ class LedgerView(QWidget):
         if not self._parts and not self._totals:
             return
         look = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(theme.font(-1))
-        line = self._line()
-        column = QFontMetricsF(theme.font(-1, bold=True)).horizontalAdvance("9,999 MB") + 8.0
-        width = float(self.width())
-        any_measured = any(measured is not None for _, _, measured in self.rows())
-        measured_from = width - column if any_measured else width
-        predicted_from = measured_from - column
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setFont(theme.font(-1))
+            line = self._line()
+            column = QFontMetricsF(theme.font(-1, bold=True)).horizontalAdvance("9,999 MB") + 8.0
+            width = float(self.width())
+            any_measured = any(measured is not None for _, _, measured in self.rows())
+            measured_from = width - column if any_measured else width
+            predicted_from = measured_from - column
+            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
-        def row(y: float, name: str, predicted: str, measured: str, name_role: object, role: object) -> None:
-            painter.setPen(name_role)  # type: ignore[arg-type]
-            metrics = QFontMetricsF(painter.font())
-            shown = metrics.elidedText(name, Qt.TextElideMode.ElideRight, predicted_from - 4.0)
-            painter.drawText(QRectF(0, y, predicted_from - 2.0, line), left, shown)
-            painter.setPen(role)  # type: ignore[arg-type]
-            painter.drawText(QRectF(predicted_from, y, column, line), right, predicted)
-            if any_measured:
-                painter.drawText(QRectF(measured_from, y, column, line), right, measured)
+            def row(y: float, name: str, predicted: str, measured: str, name_role: object, role: object) -> None:
+                painter.setPen(name_role)  # type: ignore[arg-type]
+                metrics = QFontMetricsF(painter.font())
+                shown = metrics.elidedText(name, Qt.TextElideMode.ElideRight, predicted_from - 4.0)
+                painter.drawText(QRectF(0, y, predicted_from - 2.0, line), left, shown)
+                painter.setPen(role)  # type: ignore[arg-type]
+                painter.drawText(QRectF(predicted_from, y, column, line), right, predicted)
+                if any_measured:
+                    painter.drawText(QRectF(measured_from, y, column, line), right, measured)
 
-        y = 0.0
-        painter.setFont(theme.font(-2))
-        row(y, "", self.tr("predicted"), self.tr("measured"), look.muted, look.muted)
-        y += line
-        painter.setFont(theme.font(-1))
-        largest = max((max(p.predicted_bytes or 0, p.measured_bytes or 0) for p in self._parts), default=1) or 1
-        for part in self._parts:
-            row(
-                y, part_name(part.name), _figure(part.predicted_bytes), _figure(part.measured_bytes), look.ink, look.ink
-            )
+            y = 0.0
+            painter.setFont(theme.font(-2))
+            row(y, "", self.tr("predicted"), self.tr("measured"), look.muted, look.muted)
             y += line
-            colour = look.kv_cache if part.name.lower() in CACHE_PARTS else look.weights
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(look.track)
-            painter.drawRoundedRect(QRectF(0, y, width, BAR), BAR / 2, BAR / 2)
-            share = max(part.measured_bytes or 0, 0) or (part.predicted_bytes or 0)
-            if share > 0:
-                painter.setBrush(colour)
-                painter.drawRoundedRect(QRectF(0, y, max(2.0, width * share / largest), BAR), BAR / 2, BAR / 2)
-            y += BAR + 3.0
-        if self._totals:
-            painter.setPen(look.line)
-            painter.drawLine(0, round(y + 3), self.width(), round(y + 3))
-            y += 6.0
-        painter.setFont(theme.font(-1, bold=True))
-        for name, predicted, measured in self._totals:
-            row(y, name, _figure(predicted), _figure(measured), look.ink, look.ink)
-            y += line
+            painter.setFont(theme.font(-1))
+            largest = max((max(p.predicted_bytes or 0, p.measured_bytes or 0) for p in self._parts), default=1) or 1
+            for part in self._parts:
+                row(
+                    y,
+                    part_name(part.name),
+                    _figure(part.predicted_bytes),
+                    _figure(part.measured_bytes),
+                    look.ink,
+                    look.ink,
+                )
+                y += line
+                colour = look.kv_cache if part.name.lower() in CACHE_PARTS else look.weights
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(look.track)
+                painter.drawRoundedRect(QRectF(0, y, width, BAR), BAR / 2, BAR / 2)
+                share = max(part.measured_bytes or 0, 0) or (part.predicted_bytes or 0)
+                if share > 0:
+                    painter.setBrush(colour)
+                    painter.drawRoundedRect(QRectF(0, y, max(2.0, width * share / largest), BAR), BAR / 2, BAR / 2)
+                y += BAR + 3.0
+            if self._totals:
+                painter.setPen(look.line)
+                painter.drawLine(0, round(y + 3), self.width(), round(y + 3))
+                y += 6.0
+            painter.setFont(theme.font(-1, bold=True))
+            for name, predicted, measured in self._totals:
+                row(y, name, _figure(predicted), _figure(measured), look.ink, look.ink)
+                y += line
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:

@@ -79,21 +79,21 @@ class ModelChip(QAbstractButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(look.accent if self.hasFocus() else look.line)
-        painter.setBrush(look.track if self.isDown() or self.underMouse() else look.panel)
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), theme.CORNER, theme.CORNER)
-        room = self.width() - 2 * PAD_X
-        y = PAD_Y
-        for text, font, colour in (
-            (self._lines[0], theme.font(bold=True), look.ink),
-            (self._lines[1], theme.font(-2), look.muted),
-        ):
-            metrics = QFontMetricsF(font)
-            painter.setFont(font)
-            painter.setPen(colour)
-            box = QRectF(PAD_X, y, room, metrics.height())
-            shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
-            painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
-            y += metrics.height()
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(look.accent if self.hasFocus() else look.line)
+            painter.setBrush(look.track if self.isDown() or self.underMouse() else look.panel)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), theme.CORNER, theme.CORNER)
+            room = self.width() - 2 * PAD_X
+            y = PAD_Y
+            for text, font, colour in (
+                (self._lines[0], theme.font(bold=True), look.ink),
+                (self._lines[1], theme.font(-2), look.muted),
+            ):
+                metrics = QFontMetricsF(font)
+                painter.setFont(font)
+                painter.setPen(colour)
+                box = QRectF(PAD_X, y, room, metrics.height())
+                shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
+                painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+                y += metrics.height()

@@ -44,39 +44,39 @@ class Box(QAbstractButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        box = QRectF(self.rect()).adjusted(1, 1, -1, -1)
-        if self.lit:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(look.accent)
-            painter.drawRoundedRect(box, 6, 6)
-        elif self.passed:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(look.chip(look.accent)[0])
-            painter.drawRoundedRect(box, 6, 6)
-        elif self.underMouse() or self.isDown():
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(look.track)
-            painter.drawRoundedRect(box, 6, 6)
-        if self.hasFocus() or self.opened:
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            focus = look.ink if self.lit else look.accent
-            painter.setPen(QPen(focus if self.hasFocus() else look.accent, 1.2))
-            painter.drawRoundedRect(box.adjusted(0.2, 0.2, -0.2, -0.2), 6, 6)
-        name_font, small_font = theme.font(self.step - 1), theme.font(self.step - 2)
-        name, small = QFontMetricsF(name_font), QFontMetricsF(small_font)
-        known = bool(self.figure) or self.lit
-        top = (self.height() - name.height() - small.height()) / 2
-        painter.setFont(name_font)
-        painter.setPen(look.on_accent if self.lit else look.ink if known else look.muted)
-        width = self.width() - 4.0
-        shown = name.elidedText(self.text(), Qt.TextElideMode.ElideRight, width)
-        painter.drawText(QRectF(2, top, width, name.height()), Qt.AlignmentFlag.AlignCenter, shown)
-        painter.setFont(small_font)
-        painter.setPen(look.on_accent if self.lit else look.muted)
-        shown = small.elidedText(self.figure, Qt.TextElideMode.ElideRight, width)
-        painter.drawText(QRectF(2, top + name.height(), width, small.height()), Qt.AlignmentFlag.AlignCenter, shown)
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            box = QRectF(self.rect()).adjusted(1, 1, -1, -1)
+            if self.lit:
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(look.accent)
+                painter.drawRoundedRect(box, 6, 6)
+            elif self.passed:
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(look.chip(look.accent)[0])
+                painter.drawRoundedRect(box, 6, 6)
+            elif self.underMouse() or self.isDown():
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(look.track)
+                painter.drawRoundedRect(box, 6, 6)
+            if self.hasFocus() or self.opened:
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                focus = look.ink if self.lit else look.accent
+                painter.setPen(QPen(focus if self.hasFocus() else look.accent, 1.2))
+                painter.drawRoundedRect(box.adjusted(0.2, 0.2, -0.2, -0.2), 6, 6)
+            name_font, small_font = theme.font(self.step - 1), theme.font(self.step - 2)
+            name, small = QFontMetricsF(name_font), QFontMetricsF(small_font)
+            known = bool(self.figure) or self.lit
+            top = (self.height() - name.height() - small.height()) / 2
+            painter.setFont(name_font)
+            painter.setPen(look.on_accent if self.lit else look.ink if known else look.muted)
+            width = self.width() - 4.0
+            shown = name.elidedText(self.text(), Qt.TextElideMode.ElideRight, width)
+            painter.drawText(QRectF(2, top, width, name.height()), Qt.AlignmentFlag.AlignCenter, shown)
+            painter.setFont(small_font)
+            painter.setPen(look.on_accent if self.lit else look.muted)
+            shown = small.elidedText(self.figure, Qt.TextElideMode.ElideRight, width)
+            painter.drawText(QRectF(2, top + name.height(), width, small.height()), Qt.AlignmentFlag.AlignCenter, shown)
 
 
 class PipelineStrip(QWidget):
@@ -200,17 +200,17 @@ class PipelineStrip(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look = theme.current()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(look.line)
-        painter.setBrush(look.panel)
-        for frame in self._frames:
-            painter.drawRoundedRect(frame, theme.CORNER, theme.CORNER)
-        painter.setPen(look.muted)
-        painter.setFont(theme.font(1))
-        for centre, arrow in self._arrows:
-            box = QRectF(centre.x() - 14, centre.y() - 14, 28, 28)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, arrow)
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(look.line)
+            painter.setBrush(look.panel)
+            for frame in self._frames:
+                painter.drawRoundedRect(frame, theme.CORNER, theme.CORNER)
+            painter.setPen(look.muted)
+            painter.setFont(theme.font(1))
+            for centre, arrow in self._arrows:
+                box = QRectF(centre.x() - 14, centre.y() - 14, 28, 28)
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, arrow)
 
     # ---------------------------------------------------------------- hands
 

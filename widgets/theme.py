@@ -308,9 +308,8 @@ def icon_pixmap(name: str, size: int, colour: QColor, ratio: float = 1.0) -> QPi
     drawing = path.read_text(encoding="utf-8").replace("currentColor", colour.name())
     pixmap = QPixmap(round(size * ratio), round(size * ratio))
     pixmap.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(pixmap)
-    QSvgRenderer(QByteArray(drawing.encode())).render(painter, QRectF(0, 0, pixmap.width(), pixmap.height()))
-    painter.end()
+    with QPainter(pixmap) as painter:  # an exception must not leave it open: that ends the process
+        QSvgRenderer(QByteArray(drawing.encode())).render(painter, QRectF(0, 0, pixmap.width(), pixmap.height()))
     pixmap.setDevicePixelRatio(ratio)
     return pixmap
 

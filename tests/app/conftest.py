@@ -15,7 +15,7 @@ WAIT_MS = 30_000  # for what takes a moment; the cores may be shared
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A model whose context is long enough for a long prompt."""
-    return tiny_folder(tmp_path_factory.mktemp("tiny") / "tiny-llama", max_position_embeddings=65536)
+    return tiny_folder(tmp_path_factory.mktemp("tiny") / "tiny-llama", seed=3, max_position_embeddings=65536)
 
 
 @pytest.fixture
