@@ -5,6 +5,7 @@ Imported after the window shows, since pyqtgraph takes half a second.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Callable, Sequence
 
@@ -12,13 +13,14 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPen
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from widgets import theme
 from widgets.format import count_text, number_text
 from widgets.panel import Panel
 from widgets.run_store import Run, RunStore
 
+GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
 LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
 
 
@@ -157,6 +159,12 @@ class Plot(Panel):
         self.graph.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.graph.setMinimumSize(80, 50)
         self.graph.setFrameShape(self.graph.Shape.NoFrame)
+        self.legend = QLabel()
+        self.legend.setTextFormat(Qt.TextFormat.RichText)  # our own words only
+        self.legend.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._legend: tuple[tuple[str, str, str], ...] = ()
+        self.body.setSpacing(0)
+        self.body.addWidget(self.legend)
         self.body.addWidget(self.graph, 1)
         self.empty = QLabel(self.graph)
         self.empty.setTextFormat(Qt.TextFormat.PlainText)
@@ -202,6 +210,8 @@ class Plot(Panel):
         """A sentence in place of the drawing: what will be drawn and what to press. "" for the drawing."""
         self.empty.setText(text)
         self.empty.setVisible(bool(text))
+        if text:
+            self.set_legend()
         for side in ("left", "bottom"):
             self.view.getAxis(side).setVisible(not text)
         if text:
@@ -213,6 +223,24 @@ class Plot(Panel):
             self.selected_line.hide()
             self.hover_line.hide()
         self._place_empty()
+
+    def set_legend(self, *entries: tuple[str, str, str]) -> None:
+        """What the marks mean, in a row under the header: each a role, a mark, and words of our own."""
+        if entries != self._legend:
+            self._legend = entries
+            self._write_legend()
+
+    def _write_legend(self) -> None:
+        look = theme.current()
+        words = [
+            f'<span style="color:{getattr(look, role).name()}">{mark}</span>&nbsp;{html.escape(text)}'
+            for role, mark, text in self._legend
+        ]
+        self.legend.setFont(theme.font(-2))
+        self.legend.setText(
+            f'<span style="color:{look.muted.name()}">{(" " if self.narrow() else " &nbsp; ").join(words)}</span>'
+        )
+        self.legend.setVisible(bool(words))
 
     def set_ranges(
         self,
@@ -304,6 +332,7 @@ class Plot(Panel):
         self.view.getAxis("bottom").setHeight(round(theme.base_px() * 1.5))
         for part in (*self.curves, *self.limits):
             part.restyle()
+        self._write_legend()
         self.selected_line.setPen(QPen(look.accent, 0))
         self.hover_line.setPen(QPen(look.muted, 0, Qt.PenStyle.DotLine))
 

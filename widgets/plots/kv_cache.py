@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.events import SessionFacts
 from widgets.format import bytes_text, count_text
-from widgets.plots.base import Plot
+from widgets.plots.base import DOTTED, GROUND, THIN, Plot
 from widgets.plots.columns import Columns
 from widgets.run_store import Run, RunStore
 
@@ -50,6 +50,13 @@ class KvCachePlot(Plot):
         per_token = exact_per_token(run.facts, float(used[0]), float(cached[0]))
         exact = cached * per_token if per_token else np.empty(0)
         self.exact.draw(steps, exact)
+        words = [("kv_cache", GROUND, self.tr("measured"))]
+        if per_token:
+            full = self.tr("exact: {count} B per token").format(count=count_text(per_token))
+            words.append(("ink", DOTTED, self.tr("exact") if self.narrow() else full))
+        if more.any():
+            words.append(("muted", THIN, self.tr("allocated")))
+        self.set_legend(*words)
         top = max(float(column.max()) for column in (used, allocated, exact) if len(column))
         self.set_ranges(0, max(1, len(used) - 1), top, x_unit=self.tr("tokens"))
         self.tell()

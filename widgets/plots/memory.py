@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from engine.events import MemoryReading, SessionFacts
 from widgets.format import bytes_text
 from widgets.ledger_view import PARTS_OF_RUN
-from widgets.plots.base import Plot
+from widgets.plots.base import DASHED, DOTTED, GROUND, LINE, Plot
 from widgets.plots.columns import Columns
 from widgets.plots.kv_cache import exact_per_token
 from widgets.run_store import Run, RunStore
@@ -93,6 +93,12 @@ class MemoryPlot(Plot):
             tops.append(float(line.max()))
         else:
             self.predicted.draw((), ())
+        self.set_legend(
+            ("weights", GROUND, self.tr("weights")),
+            ("kv_cache", GROUND, self.tr("cache")),
+            ("ink", DOTTED, self.tr("predicted")),
+            *self._reading_words(),
+        )
         places = [place for place, _ in self._readings]
         tops.append(self._draw_readings(places, [reading for _, reading in self._readings]))
         self._finish(0, max(1, len(used) - 1), max(tops), self.tr("tokens"))
@@ -108,12 +114,19 @@ class MemoryPlot(Plot):
         self.show_empty("")
         now = readings[-1].time_s
         shown = [reading for reading in readings if now - reading.time_s <= LAST_S]
+        self.set_legend(*self._reading_words())
         for curve in (self.weights, self.cache, self.predicted):
             curve.draw((), ())
         start = shown[0].time_s
         top = self._draw_readings([reading.time_s - start for reading in shown], shown)
         self._finish(0, max(10.0, now - start), top, self.tr("s"))
         self.set_remark(self.tr("process {size}, measured").format(size=bytes_text(readings[-1].process_bytes)))
+
+    def _reading_words(self) -> list[tuple[str, str, str]]:
+        words = [("accent", LINE, self.tr("process"))]
+        if self.store.readings and self.store.readings[-1].gpus:
+            words += [("probability", LINE, self.tr("GPU")), ("probability", DASHED, self.tr("driver"))]
+        return words
 
     def _draw_readings(self, places: list, readings: list[MemoryReading]) -> float:
         """Draws process and GPU; returns the largest figure."""

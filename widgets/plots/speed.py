@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtWidgets import QWidget
 
 from widgets.format import rate_text
-from widgets.plots.base import Plot, rate_ticks
+from widgets.plots.base import LINE, THIN, Plot, rate_ticks
 from widgets.plots.columns import Columns
 from widgets.run_store import Run, RunStore
 from widgets.status_line import step_ms
@@ -59,6 +59,10 @@ class SpeedPlot(Plot):
             )
             return
         self.show_empty("")
+        self.set_legend(
+            ("accent", LINE, self.tr("decode, mean of {window}").format(window=WINDOW)),
+            ("muted", THIN, self.tr("each token")),
+        )
         times = self._columns.of(run)[0][1:]
         steps = np.arange(1, len(times) + 1)
         self._rates = rolling_rate(times)
