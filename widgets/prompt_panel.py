@@ -270,9 +270,9 @@ class PromptPanel(Panel):
         self.held_row.setVisible(held)
         if held:
             self.held_label.setText(
-                self.tr(
-                    "{count} characters, kept whole; too long to edit here, the first {shown} are shown."
-                ).format(count=count_text(len(self.prompt())), shown=count_text(SHOWN))
+                self.tr("{count} characters, kept whole; too long to edit here, the first {shown} are shown.").format(
+                    count=count_text(len(self.prompt())), shown=count_text(SHOWN)
+                )
             )
         self.prompt_changed.emit()
         self._timer.start()

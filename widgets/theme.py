@@ -11,10 +11,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QFont, QFontDatabase, QFontInfo, QIcon, QPainter, QPalette, QPixmap
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAction,
+    QColor,
+    QFont,
+    QFontDatabase,
+    QFontInfo,
+    QIcon,
+    QIconEngine,
+    QPainter,
+    QPalette,
+    QPixmap,
+)
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QWidget
 
 from widgets.stylesheet import stylesheet
 
@@ -146,14 +157,22 @@ class _Changes(QObject):
         if _mode == "system":
             _use(_system_theme())
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        # The system's font changed while running (THR-10); our own setFont comes through here too, hence the check.
+
+class _FontWatch(QWidget):
+    """Never shown. Told, like every widget, when the system's font changes while running (THR-10).
+
+    A filter on the application would see every event of every widget, a third of a second of them at the start.
+    """
+
+    def event(self, event: QEvent) -> bool:
+        # Our own setFont comes through here too, hence the check.
         if event.type() == QEvent.Type.ApplicationFontChange and _applied_px not in (0, base_px()):
             _restyle()
-        return super().eventFilter(watched, event)
+        return super().event(event)
 
 
 changes = _Changes()
+_font_watch: _FontWatch | None = None
 _mode = "system"
 _current = LIGHT
 _applied_px = 0
@@ -193,10 +212,10 @@ def _use(new: Theme) -> None:
 
 def apply(app: QApplication) -> None:
     """Gives the application this look, and keeps it so while the theme or the system's font changes."""
-    global _current
+    global _current, _font_watch
     app.setStyle("Fusion")  # the one style that takes every colour from the palette, on every platform
     app.styleHints().colorSchemeChanged.connect(changes.system_changed, Qt.ConnectionType.UniqueConnection)
-    app.installEventFilter(changes)
+    _font_watch = _FontWatch()
     if _mode == "system":
         _current = _system_theme()
     _restyle()
@@ -288,19 +307,50 @@ def _sized(kind: QFontDatabase.SystemFont, step: int, bold: bool) -> QFont:
 @cache
 def icon(name: str, on_accent: bool = False) -> QIcon:
     """An icon of our family in the ink colour, sharp at any pixel ratio up to 3. Raises KeyError for unknown names."""
-    result = QIcon()
-    for mode, colour in (
-        (QIcon.Mode.Normal, _current.on_accent if on_accent else _current.ink),
-        (QIcon.Mode.Disabled, mixed(_current.panel, _current.muted, 0.55)),
-        (QIcon.Mode.Selected, _current.on_accent),
-    ):
-        for size in (16, 20, 24):
-            for ratio in (1, 2, 3):
-                result.addPixmap(icon_pixmap(name, size, colour, ratio), mode)
-    return result
+    if not (ICONS / f"{name}.svg").is_file():
+        raise KeyError(name)
+    return QIcon(_IconEngine(name, on_accent))
 
 
-def icon_pixmap(name: str, size: int, colour: QColor, ratio: float = 1.0) -> QPixmap:
+class _IconEngine(QIconEngine):
+    """Draws an icon when it is asked for, at the size and pixel ratio asked for, in the theme of that moment."""
+
+    def __init__(self, name: str, on_accent: bool) -> None:
+        super().__init__()
+        self.name, self.on_accent = name, on_accent
+
+    def clone(self) -> QIconEngine:
+        return _IconEngine(self.name, self.on_accent)
+
+    def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, _state: QIcon.State) -> None:
+        size, ratio = min(rect.width(), rect.height()), painter.device().devicePixelRatioF()
+        painter.drawPixmap(
+            rect.x() + (rect.width() - size) // 2,
+            rect.y() + (rect.height() - size) // 2,
+            _drawn(self.name, size, self.colour(mode).rgb(), ratio),
+        )
+
+    def pixmap(self, size: QSize, mode: QIcon.Mode, _state: QIcon.State) -> QPixmap:
+        return _drawn(self.name, min(size.width(), size.height()), self.colour(mode).rgb(), 1.0)
+
+    def scaledPixmap(self, size: QSize, mode: QIcon.Mode, _state: QIcon.State, scale: float) -> QPixmap:
+        # The size is in device pixels here.
+        return _drawn(self.name, min(size.width(), size.height()) / scale, self.colour(mode).rgb(), scale)
+
+    def colour(self, mode: QIcon.Mode) -> QColor:
+        if mode == QIcon.Mode.Disabled:
+            return mixed(_current.panel, _current.muted, 0.55)
+        if mode == QIcon.Mode.Selected or self.on_accent:
+            return _current.on_accent
+        return _current.ink
+
+
+@cache
+def _drawn(name: str, size: float, rgb: int, ratio: float) -> QPixmap:
+    return icon_pixmap(name, size, QColor(rgb), ratio)
+
+
+def icon_pixmap(name: str, size: float, colour: QColor, ratio: float = 1.0) -> QPixmap:
     """One icon as a pixmap of `size` logical pixels, in this colour."""
     path = ICONS / f"{name}.svg"
     if not path.is_file():

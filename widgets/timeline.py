@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QAccessible,
@@ -21,6 +22,9 @@ from widgets import theme
 from widgets.format import count_text, nats_text, number_text, plain_tooltip, token_label
 from widgets.panel import Panel
 from widgets.run_store import Run, RunStore
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WIDEST = 12.0  # of a bar with its gap, so that few tokens do not become boards
 GAP_FROM = 4.0  # narrower bars touch
@@ -66,7 +70,7 @@ class TimelineBars(QWidget):
         super().__init__(parent)
         self.store = store
         self._run: Run | None = None
-        self._entropy = np.zeros(256, dtype=np.float32)  # grows by doubling
+        self._entropy: np.ndarray | None = None  # float32, grows by doubling
         self._count = 0
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -89,6 +93,10 @@ class TimelineBars(QWidget):
         if run is not self._run:
             self._run, self._count = run, 0
         if run is not None and len(run.tokens) > self._count:
+            import numpy as np  # not before the window shows: its import takes a tenth of a second
+
+            if self._entropy is None:
+                self._entropy = np.zeros(256, dtype=np.float32)
             while self._entropy.size < len(run.tokens):
                 self._entropy = np.concatenate([self._entropy, np.zeros_like(self._entropy)])
             new = [token.entropy_nats for token in run.tokens[self._count :]]
@@ -131,7 +139,9 @@ class TimelineBars(QWidget):
 
     def bar_heights(self) -> np.ndarray:
         """What is drawn: one value per bar in nats, the mean of the tokens that share a pixel. float32 [bars]."""
-        values = self._entropy[: self._count]
+        import numpy as np
+
+        values = self._entropy[: self._count] if self._entropy is not None else np.empty(0, dtype=np.float32)
         if self._count <= self.width():
             return values
         edges = np.linspace(0, self._count, max(1, self.width()) + 1).astype(np.int64)[:-1]
@@ -159,7 +169,7 @@ class TimelineBars(QWidget):
         painter.setBrush(theme.mixed(look.panel, look.weights, 0.72))
         radius = min(2.0, (pitch - gap) / 3) if gap else 0.0
         bottom = self.height() - 1.0
-        tall = np.maximum(heights * (room / top), 1.5).tolist()
+        tall = (heights * (room / top)).clip(min=1.5).tolist()
         boxes = [QRectF(i * pitch, bottom - height, pitch - gap, height) for i, height in enumerate(tall)]
         if radius:
             for box in boxes:
