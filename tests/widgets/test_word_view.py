@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QLocale, QPoint
+from PySide6.QtWidgets import QApplication
 
 from engine.settings import SamplingSettings
 from tests.widgets import events_factory as make
@@ -174,6 +175,9 @@ def test_outline_and_solid_can_be_switched_off(qtbot):
 
 def test_motion_ends_where_stillness_begins(qtbot):
     store, view = shown(qtbot, make.river())
+    for step in (0, None):  # the panel has found its places once it has shown both words
+        store.select(step)
+        QApplication.processEvents()
     still = view.rows.grab().toImage(), view.draw.grab().toImage()
     theme.motion = True
     store.select(0)
