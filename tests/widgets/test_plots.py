@@ -29,6 +29,7 @@ def shown(qtbot, kind, store):
     plot = kind(store)
     qtbot.addWidget(plot)
     store.kept = plot  # qtbot keeps no hold on it, and a plot that is collected while it paints ends the process
+    store.frame.connect(plot.refresh)  # at once, and not in the plot's next turn
     plot.resize(420, 200)
     plot.show()
     return plot

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtCore import QEvent, QPointF, Qt, QTimer
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
@@ -21,6 +21,7 @@ from widgets.panel import Panel
 from widgets.run_store import Run, RunStore
 
 GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
+TURN_MS = 48
 LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
 
 
@@ -178,7 +179,12 @@ class Plot(Panel):
             line.setZValue(10)
             line.hide()
             self.view.addItem(line, ignoreBounds=True)
-        store.frame.connect(self.refresh)
+        # Twenty times a second, and each plot in a turn of its own, so that no turn of the event loop becomes long.
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.setInterval(TURN_MS)
+        self._turn.timeout.connect(self.refresh)
+        store.frame.connect(self.soon)
         store.selection_changed.connect(self.refresh)
         store.hover_changed.connect(self.mark_tokens)
         theme.changes.changed.connect(self.restyle)
@@ -280,6 +286,11 @@ class Plot(Panel):
         return max(50, self.graph.width())
 
     # ---------------------------------------------------------------- keeping up
+
+    def soon(self) -> None:
+        """Draws again in this plot's next turn."""
+        if not self._turn.isActive():
+            self._turn.start()
 
     def refresh(self) -> None:
         """Draws again if something to be seen has changed, and only while it can be seen."""

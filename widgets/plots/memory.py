@@ -55,6 +55,10 @@ class MemoryPlot(Plot):
     def state(self) -> tuple:
         return (*super().state(), self.store.readings[-1] if self.store.readings else None)
 
+    def soon(self) -> None:
+        self._place_readings()
+        super().soon()
+
     def refresh(self) -> None:
         self._place_readings()
         super().refresh()
