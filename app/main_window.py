@@ -7,8 +7,8 @@ import contextlib
 import sys
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
-from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import (
     QApplication,
     QDockWidget,
@@ -43,11 +43,14 @@ from widgets.text_view import TextView
 from widgets.timeline import Timeline
 from widgets.word_view import WordView
 
+LATEST_BEGIN_MS = 1000
 WORD_BOXES = ("probabilities", "sample")  # boxes whose view is "why this word"
 
 
 class MainWindow(QMainWindow):
     """note: a sentence to show at first. visit: nothing is remembered and runs go to this folder ("": nowhere)."""
+
+    painted = Signal()  # for the first time: what takes long may begin
 
     def __init__(self, preferences: Preferences, note: str = "", visit: str | None = None) -> None:
         super().__init__()
@@ -59,6 +62,8 @@ class MainWindow(QMainWindow):
         self.store = RunStore(self)
         self.engine = Engine(self)
         self.recorder = None  # of the newest run; kept, so that a full disk can be answered after the run
+        self._painted = False
+        self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._requests: dict[int, Request] = {}  # what each run here was asked
         self._headers: dict[int, dict] = {}  # and what the replay's first line said of the others
@@ -257,6 +262,26 @@ class MainWindow(QMainWindow):
         self._asked = plan
         self.banner.dismiss()
         self.engine.load(plan)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._painted:
+            QTimer.singleShot(0, self.say_painted)
+
+    @Slot()
+    def say_painted(self) -> None:
+        if not self._painted:
+            self._painted = True
+            self.painted.emit()
+
+    @Slot()
+    def begin(self) -> None:
+        """The first act: the replay that was asked for, or the last model."""
+        if self.first_replay is None:
+            self.start()
+        else:
+            self.build_plots()
+            self.open_replay_file(self.first_replay)
 
     @Slot()
     def start(self) -> None:
@@ -716,11 +741,9 @@ def run_window(replay: str | None = None) -> int:
     from engine.logs import start_logging
 
     start_logging()
-    if replay is not None:
-        QTimer.singleShot(0, window.build_plots)
-        window.open_replay_file(Path(replay))
-    else:
-        QTimer.singleShot(0, window.start)
+    window.first_replay = Path(replay) if replay is not None else None
+    window.painted.connect(window.begin)
+    QTimer.singleShot(LATEST_BEGIN_MS, window.say_painted)  # a window that starts minimised is not painted
     from app.surprises import surprises_are_told
 
     with surprises_are_told(window):
