@@ -74,6 +74,8 @@ class SessionFacts:
     facts: tuple[Fact, ...] = ()
     notes: tuple[str, ...] = ()  # things a person should know, one sentence each
     stage_ms: tuple[tuple[str, float], ...] = ()  # measured time of each of LOAD_STAGES
+    read_bytes_per_s: float = 0.0  # measured: how fast this process reads these weights; 0: not measured
+    read_bytes_per_token: int = 0  # weights that a decode step of one lane reads; the KV cache is extra
     generation_defaults: SamplingSettings = SamplingSettings()
     memory_before_bytes: int = 0  # process memory before and after loading
     memory_after_bytes: int = 0

@@ -131,7 +131,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         for n in (file_dtype_note(blueprint, precision_named(plan.precision), float_dtype), _tie_note(model, blueprint))
         if n
     ]
-    from engine import lean  # imports torch, and this module does not before it must
+    from engine import bandwidth, lean  # they import torch, and this module does not before it must
 
     reason = lean.why_not(model)
     fused = None if reason else lean.LeanModel.of(model)
@@ -154,6 +154,11 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         ),
         defaults=defaults,
         decode_path=lean.SENTENCE if fused else f"general: transformers' forward with a dynamic cache, since {reason}",
+    )
+    facts = replace(
+        facts,
+        read_bytes_per_s=bandwidth.read_bandwidth(model),
+        read_bytes_per_token=bandwidth.bytes_read_per_token(model, facts.weights_bytes),
     )
     stages.end()
     give_memory_back(collect=False)

@@ -122,23 +122,3 @@ def prompt_ids(session: Session) -> torch.Tensor:
     """The benchmark's prompt as [1, tokens]."""
     prepared = prepare(session, Request(1, PROMPT, raw=not session.facts.has_chat_template))
     return torch.tensor([prepared.ids])
-
-
-def read_bandwidth(size_bytes: int = 400_000_000, rounds: int = 5) -> float:
-    """Bytes per second at which this process reads memory with torch's threads, the best of several rounds."""
-    data = torch.ones(size_bytes // 4, dtype=torch.float32)
-    best = float("inf")
-    for _ in range(rounds):
-        began = time.perf_counter()
-        data.sum()
-        best = min(best, time.perf_counter() - began)
-    return size_bytes / best
-
-
-def bytes_read_per_token(session: Session, kv_bytes: int) -> int:
-    """What one decode step reads: the weights (an untied embedding by one row only) and the KV cache."""
-    embedding = session.model.get_input_embeddings().weight
-    head = session.model.get_output_embeddings()
-    tied = head is not None and head.weight.data_ptr() == embedding.data_ptr()
-    unread = 0 if tied else embedding.numel() * embedding.element_size()
-    return session.facts.weights_bytes - unread + kv_bytes

@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.tokens < 4 or args.rounds < 1:
         raise RunFailed("A round needs at least 4 tokens, and there is at least one.", "Give larger numbers.")
     from engine import measure
+    from engine.bandwidth import read_bandwidth
     from engine.control import Control
     from engine.loading import load
 
@@ -76,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
     reads = [measure.prefill(session, 512) for _ in range(max(2, args.rounds // 2))]
     table.row("prefill of 512 tokens", spread([theirs / mine for mine, theirs in reads]), "× one forward in one piece")
     figures["prefill_vs_forward"] = spread([theirs / mine for mine, theirs in reads]).median
-    bandwidth = measure.read_bandwidth()
-    ceiling = bandwidth / measure.bytes_read_per_token(session, kv_bytes)
+    bandwidth = read_bandwidth(session.model)
+    ceiling = bandwidth / (session.facts.read_bytes_per_token + kv_bytes)
     figures["bandwidth_share"] = spread(ours).median / ceiling
     table.say(f"  memory read at {bandwidth / 1e9:.1f} GB/s: at most {ceiling:.0f} tokens/s")
     table.row("share of that bandwidth reached", spread([o / ceiling * 100 for o in ours]), "%")

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -253,3 +254,22 @@ def test_a_hidden_plot_draws_when_it_is_shown(qtbot, store):
     plot.resize(400, 200)
     plot.show()
     assert len(plot.measured.item.getData()[0]) > 10
+
+
+def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the_cache(qtbot, store):
+    plot = shown(qtbot, SpeedPlot, store)
+    loaded = replace(facts(), read_bytes_per_s=20e9, read_bytes_per_token=269_030_016)
+    events = make.river()
+    write(store, events, loaded)
+    line = plot.ceiling.item.getData()[1]
+    assert line[0] == pytest.approx(20e9 / (269_030_016 + events[1].kv_bytes))
+    assert line[-1] < line[0]
+    plot.resize(900, 300)
+    plot.tell()
+    assert "% of the ceiling" in plot.remark_label.text()
+
+
+def test_without_a_measured_bandwidth_there_is_no_ceiling(qtbot, store):
+    plot = shown(qtbot, SpeedPlot, store)
+    write(store, make.river())
+    assert plot.ceiling.item.getData()[1] is None or not len(plot.ceiling.item.getData()[1])

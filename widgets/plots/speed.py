@@ -6,14 +6,16 @@ import math
 from operator import attrgetter
 
 import numpy as np
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from widgets.format import rate_text
-from widgets.plots.base import LINE, THIN, Plot, rate_ticks
+from widgets.plots.base import DASHED, LINE, THIN, Plot, rate_ticks
 from widgets.plots.columns import Columns
 from widgets.run_store import Run, RunStore
 from widgets.status_line import step_ms
 
+CEILING_WITHIN = 4.0  # a ceiling further away than this many times the speed would flatten it: the share is told
 WINDOW = 16  # tokens of which the smoothed line is the mean
 
 
@@ -29,6 +31,17 @@ def rolling_rate(times_ms: np.ndarray, window: int = WINDOW) -> np.ndarray:
     return np.where(np.isfinite(rates), rates, np.nan)
 
 
+def ceilings(run: Run, cached_bytes: np.ndarray) -> np.ndarray:
+    """Tokens per second that memory allows at each token: bandwidth over the bytes read, weights and KV cache.
+
+    Empty where the bandwidth was not measured. Sinks as the cache grows.
+    """
+    facts = run.facts
+    if facts is None or not facts.read_bytes_per_s > 0 or facts.read_bytes_per_token <= 0:
+        return np.empty(0)
+    return facts.read_bytes_per_s / (facts.read_bytes_per_token + cached_bytes)
+
+
 class SpeedPlot(Plot):
     """Decode speed by token, measured."""
 
@@ -38,14 +51,17 @@ class SpeedPlot(Plot):
         self.title_label.setToolTip(
             self.tr(
                 "Line: decode, the mean of the last {window} tokens' forward and sampling time; measured. Pale line: "
-                "each token by itself. The first token comes out of the prefill and is not drawn. Prefill stands in "
-                "the header. Waiting for a pace or a pause is not counted."
+                "each token by itself. Dashed: the ceiling, this process's measured memory bandwidth over the bytes "
+                "that a token reads (weights and KV cache). The first token comes out of the prefill and is not drawn. "
+                "Prefill stands in the header. Waiting for a pace or a pause is not counted."
             ).format(window=WINDOW)
         )
-        self._columns = Columns(step_ms, attrgetter("step"))
+        self._columns = Columns(step_ms, attrgetter("kv_bytes"))
         self.single = self.curve("line", width=1.0)
         self.smooth = self.curve("accent", width=1.8)
+        self.ceiling = self.curve("warning", width=1.2, style=Qt.PenStyle.DashLine)
         self._rates = np.empty(0)
+        self._ceilings = np.empty(0)
         self.begin()
 
     def redraw(self, run: Run | None) -> None:
@@ -59,11 +75,7 @@ class SpeedPlot(Plot):
             )
             return
         self.show_empty("")
-        self.set_legend(
-            ("accent", LINE, self.tr("decode, mean of {window}").format(window=WINDOW)),
-            ("muted", THIN, self.tr("each token")),
-        )
-        times = self._columns.of(run)[0][1:]
+        times, cached = (column[1:] for column in self._columns.of(run))
         steps = np.arange(1, len(times) + 1)
         self._rates = rolling_rate(times)
         each = rolling_rate(times, 1)
@@ -74,6 +86,16 @@ class SpeedPlot(Plot):
         top = float(np.percentile(known, 99)) if len(known) else 0.0
         smooth = self._rates[np.isfinite(self._rates)]
         top = max(top, float(np.percentile(smooth, 99)) if len(smooth) else 0.0)
+        self._ceilings = ceilings(run, cached)
+        near = bool(len(self._ceilings)) and self._ceilings.max() <= top * CEILING_WITHIN
+        self.ceiling.draw(steps, self._ceilings if near else ())
+        if near:
+            top = max(top, float(self._ceilings.max()))
+        words = [("accent", LINE, self.tr("decode, mean of {window}").format(window=WINDOW))]
+        if near:
+            words.append(("warning", DASHED, self.tr("ceiling of the memory")))
+        words.append(("muted", THIN, self.tr("each token")))
+        self.set_legend(*words)
         self.set_ranges(0, max(1, len(times)), top * 1.1, rate_ticks, self.tr("tokens"))
         self.tell()
 
@@ -83,6 +105,10 @@ class SpeedPlot(Plot):
         parts = []
         if step is not None and 1 <= step <= len(self._rates):
             parts.append(self.tr("decode {rate}").format(rate=rate_text(self._rates[step - 1])))
+            if step <= len(self._ceilings) and not self.narrow():
+                share = self._rates[step - 1] / self._ceilings[step - 1] * 100
+                if math.isfinite(share):
+                    parts.append(self.tr("{percent}% of the ceiling").format(percent=f"{share:.0f}"))
         parts.append(self._prefill_text(run))
         parts = [part for part in parts if part]
         self.set_remark(
