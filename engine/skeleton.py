@@ -6,6 +6,7 @@ Built on torch's meta device, so a model of 70 billion parameters takes a second
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import re
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any
 from engine.errors import CannotLoad
 
 log = logging.getLogger(__name__)
+
+_known_caches: dict[str, tuple[CacheLayer, ...] | None] = {}
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
 _ROLES = (
@@ -94,7 +97,7 @@ def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
     return Skeleton(
         model=model,
         tensors=tensors,
-        cache=_cache_layers(model),
+        cache=_remembered_cache_layers(model),
         tied=head is not None and getattr(head, "weight", None) is getattr(table, "weight", 0),
         float32_kept=tuple(t.name for t in tensors if any(re.search(pattern, t.name) for pattern in plan)),
         buffer_bytes=sum(buffer.numel() * buffer.element_size() for buffer in model.buffers()),
@@ -150,6 +153,16 @@ def _tensors(model: Any) -> tuple[TensorPlan, ...]:
     return tuple(tensors)
 
 
+def _remembered_cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
+    """As `_cache_layers`, once per config: an estimate comes before nearly every load, and it costs 10 ms a layer."""
+    key = f"{type(model).__name__} {json.dumps(model.config.to_dict(), sort_keys=True, default=str)}"
+    if key not in _known_caches:
+        if len(_known_caches) >= 64:
+            _known_caches.clear()
+        _known_caches[key] = _cache_layers(model)
+    return _known_caches[key]
+
+
 def _cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
     """What each layer keeps, learned by letting the empty model read two tokens into transformers' own cache.
 
@@ -165,6 +178,9 @@ def _cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
         arguments[next(name for name in ("cache", "cache_params", "past_key_values") if name in names)] = cache
         if "position_ids" in names:
             arguments["position_ids"] = torch.arange(2, device="meta")[None]
+        for module in model.modules():
+            if "dynamic" in str(getattr(module, "rope_type", "")):  # it compares positions, and here are none
+                module.rope_type = _without_dynamic(module.rope_type)
         with torch.no_grad():
             model(**arguments)
     except Exception as error:  # a family that needs real numbers, or a cache of its own
@@ -174,6 +190,12 @@ def _cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
     if any(layer is None for layer in layers) or all(layer.kind == "none" for layer in layers if layer):
         return None
     return tuple(layer for layer in layers if layer)
+
+
+def _without_dynamic(rope_type: Any) -> Any:
+    if isinstance(rope_type, dict):
+        return {kind: _without_dynamic(each) for kind, each in rope_type.items()}
+    return "default" if "dynamic" in str(rope_type) else rope_type
 
 
 def _cache_layer(layer: Any) -> CacheLayer | None:
