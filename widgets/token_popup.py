@@ -23,7 +23,6 @@ class TokenPopup(QWidget):
         super().__init__(parent, Qt.WindowType.ToolTip | Qt.WindowType.FramelessWindowHint)
         self.setAttribute(Qt.WidgetAttribute.WA_ShowWithoutActivating)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.token: TokenEvent | None = None
 
@@ -59,7 +58,8 @@ class TokenPopup(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(theme.mixed(look.line, look.muted, 0.35))
         painter.setBrush(look.panel)
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), theme.CORNER, theme.CORNER)
+        # Square: without a compositor the corners outside a round frame would be black.
+        painter.drawRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
         painter.translate(MARGIN, MARGIN)
         width, line = WIDTH - 2 * MARGIN, QFontMetricsF(theme.font()).height()
         rank = self.tr("rank {rank} of {vocabulary}").format(

@@ -266,7 +266,7 @@ def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the
     assert line[-1] < line[0]
     plot.resize(900, 300)
     plot.tell()
-    assert "% of the ceiling" in plot.remark_label.text()
+    assert "% reached" in plot.legend.text()
 
 
 def test_without_a_measured_bandwidth_there_is_no_ceiling(qtbot, store):

@@ -87,15 +87,10 @@ class SpeedPlot(Plot):
         smooth = self._rates[np.isfinite(self._rates)]
         top = max(top, float(np.percentile(smooth, 99)) if len(smooth) else 0.0)
         self._ceilings = ceilings(run, cached)
-        near = bool(len(self._ceilings)) and self._ceilings.max() <= top * CEILING_WITHIN
+        near = bool(len(self._ceilings) and len(smooth)) and self._ceilings.max() <= smooth.max() * CEILING_WITHIN
         self.ceiling.draw(steps, self._ceilings if near else ())
         if near:
             top = max(top, float(self._ceilings.max()))
-        words = [("accent", LINE, self.tr("decode, mean of {window}").format(window=WINDOW))]
-        if near:
-            words.append(("warning", DASHED, self.tr("ceiling of the memory")))
-        words.append(("muted", THIN, self.tr("each token")))
-        self.set_legend(*words)
         self.set_ranges(0, max(1, len(times)), top * 1.1, rate_ticks, self.tr("tokens"))
         self.tell()
 
@@ -105,16 +100,25 @@ class SpeedPlot(Plot):
         parts = []
         if step is not None and 1 <= step <= len(self._rates):
             parts.append(self.tr("decode {rate}").format(rate=rate_text(self._rates[step - 1])))
-            if step <= len(self._ceilings) and not self.narrow():
-                share = self._rates[step - 1] / self._ceilings[step - 1] * 100
-                if math.isfinite(share):
-                    parts.append(self.tr("{percent}% of the ceiling").format(percent=f"{share:.0f}"))
+        self._tell_legend(step)
         parts.append(self._prefill_text(run))
         parts = [part for part in parts if part]
         self.set_remark(
             " · ".join(parts[:1] if self.narrow() else parts),
             self.tr("Prefill: prompt tokens by the time of reading them. Decode: at the shown token. Both measured."),
         )
+
+    def _tell_legend(self, step: int | None) -> None:
+        """The marks, and the share of the ceiling that was reached at the shown token."""
+        if not len(self._rates):
+            return
+        words = [("accent", LINE, self.tr("mean of {window}").format(window=WINDOW)), ("muted", THIN, self.tr("each"))]
+        if step is not None and 1 <= step <= len(self._ceilings):
+            share = self._rates[step - 1] / self._ceilings[step - 1] * 100
+            if math.isfinite(share):
+                text = self.tr("memory's ceiling: {percent}% reached").format(percent=f"{share:.0f}")
+                words.append(("warning", DASHED, text))
+        self.set_legend(*words)
 
     def _prefill_text(self, run: Run | None) -> str:
         if run is None or not run.prefill or not run.prefill[-1].elapsed_ms > 0.0:
