@@ -22,21 +22,33 @@ def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | L
 
 
 class GeneralForward:
-    """transformers' own forward with a dynamic cache. One for each run: it holds the run's KV cache."""
+    """transformers' own forward with a dynamic cache. One for each run: it holds the run's KV cache.
+
+    Some families need more than a cache that grows. Those with fixed states (mamba, hybrids) take a prompt in one piece
+    only. Phi-3's rotary table changes once the text is longer than what the model was first made for, so that all is
+    read anew there, as generate() does. Those whose past is none of transformers' caches (rwkv) read all at each step.
+    """
 
     def __init__(self, session: Session) -> None:
         self.model = session.model
         parameters = inspect.signature(self.model.forward).parameters
         # Recent transformers call the cache `cache`, older ones `past_key_values`.
-        cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._cache = DynamicCache(config=self.model.config)
-        # use_cache is said each time: a config may switch it off (CAC-5). One row of logits: MEM-21.
-        self._arguments: dict[str, Any] = {cache_name: self._cache, "use_cache": True}
-        if "logits_to_keep" in parameters:
-            self._arguments["logits_to_keep"] = 1
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._cache = DynamicCache(config=self.model.config) if keeps_its_past(self.model) else None
+        # One row of logits: MEM-21.
+        self._arguments: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._positions = "position_ids" in parameters
+        self._switch_tokens, self._switch_rereads = _rotary_switch(self.model.config.get_text_config(decoder=True))
         device = self.model.device
         self.device = torch.device("cpu") if device.type == "meta" else device
         self.lanes = 1
+        self._ids = torch.empty(1, 0, dtype=torch.long, device=self.device)  # [lanes, tokens]: all that was read
+
+    def in_one_piece(self, prompt_tokens: int) -> bool:
+        """Whether a prompt of this length must be read by one call of `read`."""
+        if self._cache is None or any(hasattr(layer, "recurrent_states") for layer in self._cache.layers):
+            return True
+        return 0 < self._switch_tokens < prompt_tokens
 
     def read(self, ids: list[int]) -> np.ndarray:
         """Prefill: reads more of the prompt. Returns the logits after its last token, float32 [vocab]."""
@@ -47,24 +59,52 @@ class GeneralForward:
         return self._run(torch.tensor(ids, device=self.device).unsqueeze(1))
 
     def _run(self, ids: torch.Tensor) -> np.ndarray:
+        before = self._ids.shape[1]
+        self._ids = torch.cat((self._ids, ids), dim=1)
         with torch.inference_mode():
-            logits = self.model(input_ids=ids, **self._arguments).logits[:, -1]
+            if self._cache is None:
+                inputs = self.model.prepare_inputs_for_generation(self._ids, use_cache=False)
+                return self.model(**inputs).logits[:, -1].float().cpu().numpy()
+            if self._switch_rereads and 0 < before <= self._switch_tokens < self._ids.shape[1]:
+                self._cache, ids = DynamicCache(config=self.model.config), self._ids
+            # use_cache is said each time: a config may switch it off (CAC-5).
+            past: dict[str, Any] = {self._cache_name: self._cache, "use_cache": True}
+            if self._positions:  # not every family asks its cache where it stands (CAC-6)
+                end = self._ids.shape[1]
+                past["position_ids"] = torch.arange(end - ids.shape[1], end, device=self.device).unsqueeze(0)
+            logits = self.model(input_ids=ids, **past, **self._arguments).logits[:, -1]
             return logits.float().cpu().numpy()
 
     def share(self, lanes: int) -> None:
         """After the prefill: as many lanes go on from it, each with entries of its own (CAC-3)."""
         if lanes > 1:
-            with torch.inference_mode():
-                self._cache.batch_repeat_interleave(lanes)
+            self._ids = self._ids.expand(lanes, -1)
+            kv.share(self._cache, lanes)
         self.lanes = lanes
 
     def keep(self, rows: list[int]) -> None:
         """Drops the lanes that are over."""
         if len(rows) != self.lanes:
-            with torch.inference_mode():
-                self._cache.batch_select_indices(torch.tensor(rows, device=self.device))
+            index = torch.tensor(rows, device=self.device)
+            self._ids = self._ids[index]
+            kv.keep(self._cache, index)
             self.lanes = len(rows)
 
     def kv_bytes(self) -> tuple[int, int]:
         """One lane's bytes: in use, and allocated."""
         return kv.bytes_in_use(self._cache) // self.lanes, kv.bytes_allocated(self._cache) // self.lanes
+
+
+def keeps_its_past(model: Any) -> bool:
+    """Whether the model keeps what it has read in one of transformers' own caches."""
+    asked = getattr(model, "_supports_default_dynamic_cache", None)
+    return asked is None or bool(asked())
+
+
+def _rotary_switch(config: Any) -> tuple[int, bool]:
+    """(the length beyond which "longrope" takes another rotary table, 0 for none; whether all is read anew there)."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") != "longrope":
+        return 0, False
+    own = getattr(config, "original_max_position_embeddings", None)  # the families that generate() reads anew have it
+    return int(own or rope.get("original_max_position_embeddings") or 0), own is not None

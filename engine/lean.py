@@ -152,6 +152,10 @@ class LeanForward:
         self._cos = self._sin = torch.empty(0)
         self._reserve(max(expected_tokens, SPARE_TOKENS))
 
+    def in_one_piece(self, prompt_tokens: int) -> bool:
+        """A prompt may be read in pieces, whatever its length."""
+        return False
+
     def read(self, ids: list[int]) -> np.ndarray:
         """Prefill: reads more of the prompt. Returns the logits after its last token, float32 [vocab]."""
         with torch.inference_mode():

@@ -173,6 +173,8 @@ class _Running:
     def prefill(self, started: float) -> Iterator[Event]:
         """Reads the prompt in chunks; its value is the last logits, float32 [vocab], or None when cancelled."""
         ids, done, chunk = self.prepared.ids, 0, FIRST_CHUNK_TOKENS
+        if self.forward.in_one_piece(len(ids)):
+            chunk = len(ids)
         logits: np.ndarray | None = None
         while done < len(ids):
             if self.control.cancelled():

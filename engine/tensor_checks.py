@@ -123,7 +123,8 @@ class Damage:
     too_large: list[str] = field(default_factory=list)  # for float16
 
     def look(self, name: str, tensor: Any) -> None:
-        """Notes a tensor that cannot be a weight. Vectors (norms, biases) may well be zero, matrices not."""
+        """Notes a tensor that cannot be a weight. Norms and biases may well be zero, also where many experts' or
+        heads' biases stand in one table; matrices not."""
         self.looked_at += 1
         if not tensor.is_floating_point() or not tensor.numel() or tensor.is_meta:
             return
@@ -132,7 +133,9 @@ class Damage:
         low, high = (float(value) for value in tensor.aminmax())
         if not (abs(low) < float("inf") and abs(high) < float("inf")):
             self.not_finite.append(name)
-        elif tensor.ndim > 1 and ((low == 0.0 and high == 0.0) or _ends_with_zeros(tensor)):
+        elif (
+            tensor.ndim > 1 and not name.endswith("bias") and ((low == 0.0 and high == 0.0) or _ends_with_zeros(tensor))
+        ):
             self.zero.append(name)
         elif max(-low, high) > FLOAT16_LARGEST:
             self.too_large.append(name)
@@ -170,9 +173,9 @@ class Damage:
 
 
 def _ends_with_zeros(tensor: Any) -> bool:
-    """Whether the last quarter of the rows is zero, as a download leaves it that reserved its space first."""
-    rows = tensor.shape[0]
-    return rows >= 4 and not tensor[-1].any() and not tensor[-(rows // 4) :].any()
+    """Whether the last quarter of the numbers is zero, as a download leaves it that reserved its space first."""
+    numbers = tensor.reshape(-1)
+    return numbers.numel() >= 16 and not numbers[-4:].any() and not numbers[-(numbers.numel() // 4) :].any()
 
 
 def _checksum(name: str, files: WeightFiles | None) -> str:

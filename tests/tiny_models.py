@@ -17,16 +17,25 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 257,
     "pad_token_id": 258,
 }
+TOKENS = {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")}
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": SIZES,
     "qwen2": SIZES,
     "gemma3_text": SIZES
     | {"head_dim": 16, "sliding_window": 16, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
-    "gpt2": {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 512}
-    | {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")},
+    "gpt2": {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 512} | TOKENS,
     "mistral": SIZES | {"sliding_window": 24},
     "qwen3": SIZES | {"head_dim": 16},
     "smollm3": SIZES,
+    # Families that the general path must treat each in its own way: positions, fixed states, no cache of transformers'.
+    "bloom": {"hidden_size": 64, "n_layer": 3, "n_head": 4} | TOKENS,
+    "phi3": SIZES,
+    "mamba": {"hidden_size": 64, "num_hidden_layers": 3, "state_size": 8} | TOKENS,
+    "jamba": SIZES | {"num_experts": 2, "num_experts_per_tok": 1, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "bamba": SIZES | {"attn_layer_indices": [1, 3], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8},
+    "rwkv": {"hidden_size": 64, "num_hidden_layers": 3} | TOKENS,
+    "mixtral": SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt_oss": SIZES | {"head_dim": 16, "sliding_window": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
 }
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
