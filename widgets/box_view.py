@@ -45,6 +45,7 @@ class BoxView(Panel):
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setWidgetResizable(True)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setAccessibleName(self.tr("What this step of the pipeline knows"))
         self.body.addWidget(self.about)
         self.body.addWidget(self._area, 1)
         self._rows = {

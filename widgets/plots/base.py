@@ -158,6 +158,7 @@ class Plot(Panel):
         self.graph.setMouseTracking(True)
         self.graph.viewport().installEventFilter(self)
         self.graph.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.graph.viewport().setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.graph.setMinimumSize(80, 50)
         self.graph.setFrameShape(self.graph.Shape.NoFrame)
         self.legend = QLabel()
