@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 from dataclasses import dataclass
@@ -11,6 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.catalog import Located, resolve
+from engine.config_checks import (
+    code_files,
+    quantisation_method,
+    raw_dtype,
+    read_config_json,
+    refuse_by_raw,
+    refuse_other_kinds,
+)
 from engine.errors import CannotLoad
 from engine.events import Fact
 from engine.files import WeightFiles, weight_files
@@ -21,12 +28,6 @@ log = logging.getLogger(__name__)
 
 FLOATS = ("float32", "bfloat16", "float16")
 NO_LIMIT = 2**31  # a context beyond this is a tokenizer's way to say that it has none (PRM-24)
-_PACKAGES = {
-    "gptq": "gptqmodel", "awq": "gptqmodel", "compressed-tensors": "compressed_tensors", "aqlm": "aqlm", "hqq": "hqq",
-    "quanto": "optimum.quanto", "torchao": "torchao", "eetq": "eetq", "vptq": "vptq", "quark": "quark",
-    "auto-round": "auto_round", "spqr": "spqr_quant", "higgs": "flute", "fp_quant": "fp_quant",
-    "bitsandbytes": "bitsandbytes",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,9 @@ def read_blueprint(
     gguf = read_gguf_header(located.path) if located.gguf else None
     raw = {} if gguf else read_config_json(located.folder)
     if not gguf:
-        _refuse_by_raw(located.folder, raw, trust_remote_code)
+        refuse_by_raw(located.folder, raw, trust_remote_code)
     config = _transformers_config(located, raw, trust_remote_code)
-    _refuse_other_kinds(config, raw)
+    refuse_other_kinds(config, raw)
     text = config.get_text_config(decoder=True)
     if tie_lm_head:
         config.tie_word_embeddings = text.tie_word_embeddings = True
@@ -125,7 +126,7 @@ def read_blueprint(
         notes.append("config.json switches the cache off (use_cache: false); it is used all the same.")
     if raw.get("auto_map"):
         how = "runs, as you allowed" if trust_remote_code else "is not used"
-        notes.append(f"The folder brings program code of its own ({', '.join(_code_files(located.folder))}); it {how}.")
+        notes.append(f"The folder brings program code of its own ({', '.join(code_files(located.folder))}); it {how}.")
     return Blueprint(
         located=located,
         config=config,
@@ -138,7 +139,7 @@ def read_blueprint(
         vocab_size=_whole(text, "vocab_size"),
         context_tokens=_context(text),
         quantisation=quantisation_method(raw),
-        dtype_config=_raw_dtype(raw) if not gguf else "",
+        dtype_config=raw_dtype(raw) if not gguf else "",
         dtype_files=gguf.float_dtypes if gguf else _dtypes_in(located.folder, files),
         gguf=gguf,
         trust_remote_code=trust_remote_code,
@@ -147,137 +148,6 @@ def read_blueprint(
 
 
 # ---------------------------------------------------------------- reading
-
-
-def read_config_json(folder: Path) -> dict[str, Any]:
-    """config.json as a dict. Raises CannotLoad: missing, unreadable, not JSON, not a table (LOD-8)."""
-    again = "Download config.json again."
-    try:
-        text = (folder / "config.json").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if (folder / "adapter_config.json").is_file():
-            raise CannotLoad(
-                "The folder {folder} holds an adapter (LoRA), not a model.",
-                "Merge it into its base model first, or load the base model.",
-                folder=folder,
-            ) from None
-        raise CannotLoad(
-            "The folder {folder} has no config.json.", "Give the folder that holds config.json.", folder=folder
-        ) from None
-    except UnicodeDecodeError:
-        raise CannotLoad("config.json is not text (UTF-8).", again) from None
-    except OSError as error:
-        raise CannotLoad(
-            "config.json cannot be read: {reason}.", "Check its permissions.", reason=error.strerror
-        ) from None
-    if text.startswith("version https://git-lfs"):
-        raise CannotLoad(
-            "config.json is only a pointer to the file, not the file.", "Fetch the real file: git lfs pull."
-        )
-    try:
-        config = json.loads(text)
-    except RecursionError:
-        raise CannotLoad("config.json is not JSON: it is nested too deeply.", again) from None
-    except ValueError as error:
-        place = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise CannotLoad("config.json is not JSON{place}.", again, place=place) from None
-    if not isinstance(config, dict):
-        raise CannotLoad("config.json holds no table of settings.", again)
-    return config
-
-
-def _refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) -> None:
-    """What is wrong before transformers looks at it."""
-    family = raw.get("model_type")
-    if not isinstance(family, str) or not family:
-        raise CannotLoad(
-            "config.json names no model_type, so the family of the model is not known.",
-            "Take the original config.json of this model, which names it.",
-        )
-    import torch
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    code = _code_files(folder)
-    if family not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
-        if raw.get("auto_map"):
-            raise CannotLoad(
-                "This model needs program code that comes with it ({files}).",
-                "Read these files, and allow the code only if you trust its maker.",
-                files=", ".join(code) or "not in the folder",
-            )
-        raise _unknown_family(family, raw.get("transformers_version"))
-    dtype = _raw_dtype(raw)
-    if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise CannotLoad(
-            "config.json asks for the number type {dtype}, which does not exist.",
-            'Write "float32", "bfloat16" or "float16" for dtype in config.json.',
-            dtype=repr(dtype)[:60],
-        )
-    _refuse_quantisation(raw)
-
-
-def _unknown_family(family: str, made_with: object) -> CannotLoad:
-    import transformers
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        newer = Version(str(made_with)) > Version(transformers.__version__)
-    except InvalidVersion:
-        newer = False
-    if newer:
-        return CannotLoad(
-            "The model family {family} needs a newer transformers: the file was made with {made}, here is {here}.",
-            "Install a newer transformers (pip install -U transformers).",
-            family=repr(family)[:80],
-            made=made_with,
-            here=transformers.__version__,
-        )
-    return CannotLoad(
-        "The model family {family} is not known to transformers {here}.",
-        "Check model_type in config.json; a newer transformers may know it.",
-        family=repr(family)[:80],
-        here=transformers.__version__,
-    )
-
-
-def quantisation_method(raw: dict[str, Any]) -> str:
-    """The quantisation that config.json names, "" for none."""
-    told = raw.get("quantization_config")
-    if not isinstance(told, dict):
-        inner = raw.get("text_config")
-        told = inner.get("quantization_config") if isinstance(inner, dict) else None
-    if not isinstance(told, dict):
-        return ""
-    if told.get("load_in_8bit") or told.get("load_in_4bit"):
-        return "bitsandbytes"
-    return str(told.get("quant_method") or "without a name")
-
-
-def _refuse_quantisation(raw: dict[str, Any]) -> None:
-    method = quantisation_method(raw)
-    if not method:
-        return
-    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
-
-    known = {name.split("_4bit")[0].split("_8bit")[0] for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
-    if method not in known:
-        raise CannotLoad(
-            "The weights are quantised by a method that is not known here: {method}.",
-            "A newer transformers may know it; otherwise take another version of this model.",
-            method=method[:80],
-        )
-    package = _PACKAGES.get(method, "")
-    try:
-        missing = bool(package) and importlib.util.find_spec(package) is None
-    except ModuleNotFoundError:
-        missing = True
-    if missing:
-        raise CannotLoad(
-            "The weights are quantised with {method}, for which the package {package} is missing.",
-            "Install it: pip install {package}.",
-            method=method,
-            package=package.replace("_", "-").replace(".", "-"),
-        )
 
 
 def _transformers_config(located: Located, raw: dict[str, Any], trust_remote_code: bool) -> Any:
@@ -303,56 +173,6 @@ def _transformers_config(located: Located, raw: dict[str, Any], trust_remote_cod
         family=str(raw.get("model_type"))[:80],
         reason=reason,
     )
-
-
-def _refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
-    """Encoders, models with two halves, and models that want pictures (LOD-2, LOD-28)."""
-    from transformers.models.auto import modeling_auto as auto
-
-    family = config.model_type
-    causal = family in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or "AutoModelForCausalLM" in (raw.get("auto_map") or {})
-    if getattr(config, "is_encoder_decoder", False):
-        raise CannotLoad(
-            "A {family} model reads and writes with two halves (encoder and decoder): not a plain text generator.",
-            "Choose a decoder-only model.",
-            family=family,
-        )
-    architectures = [str(name) for name in raw.get("architectures") or []]
-    masked = family in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if causal and masked and getattr(config, "is_decoder", None) is False:  # an encoder that could be made a decoder
-        causal = False
-    other_job = ("Classification", "QuestionAnswering", "ForMaskedLM", "RewardModel", "ForMultipleChoice")
-    if causal and not any(job in name for name in architectures[:1] for job in other_job):
-        return
-    pictures = family in getattr(auto, "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", {})
-    if not causal and pictures:
-        raise CannotLoad(
-            "A {family} model needs a picture loader; this is not a plain text generator.",
-            "Choose a model that reads text only.",
-            family=family,
-        )
-    reason = f"{family} models read text, they write none"
-    if architectures and "ForMaskedLM" not in architectures[0]:
-        reason = f"config.json names {architectures[0]}"
-    raise CannotLoad(
-        "This is not a text generator: {reason}.",
-        "Choose a model made to write text (its architecture ends with ForCausalLM).",
-        reason=reason,
-    )
-
-
-def _code_files(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.glob("*.py"))
-
-
-def _raw_dtype(raw: dict[str, Any]) -> str:
-    """The config's dtype by torch's name; the old key still counts, and a composite's text half (LOD-26)."""
-    inner = raw.get("text_config")
-    for place in (raw, inner if isinstance(inner, dict) else {}):
-        for key in ("dtype", "torch_dtype"):
-            if place.get(key) not in (None, "auto"):
-                return str(place[key])
-    return ""
 
 
 def _dtypes_in(folder: Path, files: WeightFiles | None) -> tuple[str, ...]:
