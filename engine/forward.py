@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | LeanForward:
     """A new run's forward. expected_tokens: how long the run may become, for caches that are allocated ahead."""
-    return GeneralForward(session) if session.lean is None else LeanForward(session.lean, expected_tokens)
+    return LeanForward(session.model, expected_tokens) if session.lean else GeneralForward(session)
 
 
 class GeneralForward:

@@ -134,7 +134,6 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     from engine import bandwidth, lean  # they import torch, and this module does not before it must
 
     reason = lean.why_not(model)
-    fused = None if reason else lean.LeanModel.of(model)
     defaults, default_notes = generation_defaults(located)
     facts = session_facts(
         model,
@@ -153,7 +152,9 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
             *default_notes,
         ),
         defaults=defaults,
-        decode_path=lean.SENTENCE if fused else f"general: transformers' forward with a dynamic cache, since {reason}",
+        decode_path=lean.SENTENCE
+        if not reason
+        else f"general: transformers' forward with a dynamic cache, since {reason}",
     )
     facts = replace(
         facts,
@@ -173,7 +174,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         memory_before_bytes=before,
         memory_after_bytes=after,
     )
-    return Session(model, tokenizer, facts, model.generation_config, blueprint, fused, offload)
+    return Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
 
 
 def _prepare_libraries(leave_one_core: bool) -> None:

@@ -12,7 +12,6 @@ from engine.readings import give_memory_back, read_memory
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
-    from engine.lean import LeanModel
     from engine.text import Vocabulary
 
 
@@ -25,7 +24,7 @@ class Session:
     facts: SessionFacts
     generation_config: Any
     blueprint: Blueprint
-    lean: LeanModel | None = None  # where the lean path applies (engine/lean.py)
+    lean: bool = False  # whether the lean path applies (engine/lean.py)
     offload_folder: tempfile.TemporaryDirectory | None = None  # weights on disk, removed with the session
 
     @cached_property
@@ -37,7 +36,7 @@ class Session:
 
     def close(self) -> Unloaded:
         """Drops the weights, gives freed memory back to the system, and measures. A second call measures again."""
-        self.model = self.tokenizer = self.generation_config = self.lean = None
+        self.model = self.tokenizer = self.generation_config = None
         self.__dict__.pop("vocabulary", None)
         if self.offload_folder is not None:
             self.offload_folder.cleanup()

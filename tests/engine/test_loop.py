@@ -132,7 +132,7 @@ def test_kv_bytes_are_those_of_the_entries_in_use(sessions, family):
 def test_the_lean_path_gives_the_general_path_s_logits(sessions, family):
     session = sessions(family, **({"sliding_window": None} if family == "mistral" else {}))
     assert session.facts.decode_path.startswith("lean"), session.facts.decode_path
-    lean, general = LeanForward(session.lean, 8), GeneralForward(session)
+    lean, general = LeanForward(session.model, 8), GeneralForward(session)
     ids = list(range(60))
     assert np.abs(lean.read(ids[:11]) - general.read(ids[:11])).max() < 1e-4
     assert np.abs(lean.read(ids[11:]) - general.read(ids[11:])).max() < 1e-4
