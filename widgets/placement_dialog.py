@@ -33,6 +33,7 @@ class PlacementDialog(QDialog):
         )
         explain.setWordWrap(True)
         self.table = QTableWidget(0, 2)
+        self.table.setAccessibleName(self.tr("Placement by layer"))
         self.table.setHorizontalHeaderLabels([self.tr("module"), self.tr("device")])
         self.table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self.table.verticalHeader().hide()

@@ -1,6 +1,7 @@
 """A window in a process of its own, shown as the program shows it, brought to a state and closed.
 
-python -m tests.app.closing STATE MODEL FOLDER: see test_engine_thread.py. It says what it found on stdout.
+python -m tests.app.closing STATE MODEL FOLDER: see test_engine_thread.py. For the state "replay" MODEL is one.
+It says what it found on stdout.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ class Closer(QObject):
         window.close()
 
     def there(self, window: main_window.MainWindow) -> bool:
+        if self.state == "replay":
+            run = window.store.current
+            if run is None or not window.plots or window.plots[0].grab().isNull():
+                return False
+            heavy = sorted({"torch", "transformers"} & set(sys.modules))
+            print("replayed with", heavy, len(run.tokens), repr(run.text), flush=True)
+            return True
         if self.state == "load":
             return window.store.load_progress is not None
         run = window.store.current
@@ -66,7 +74,7 @@ def main(state: str, model: str, folder: str) -> int:
     application = QApplication(["glasswork"])
     closer = Closer(state)
     application.installEventFilter(closer)
-    code = main_window.run_window()
+    code = main_window.run_window(model if state == "replay" else None)
     application.removeEventFilter(closer)
     del closer, application
     return code

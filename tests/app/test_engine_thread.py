@@ -14,9 +14,11 @@ import pytest
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
 from app.engine_thread import Engine, told
-from engine.events import EngineError, RunEnd, TokenEvent
-from engine.replay import read_replay
+from engine.events import EngineError, Loaded, RunEnd, TokenEvent
+from engine.replay import Recorder, read_replay
 from engine.settings import LoadPlan, Request, SamplingSettings
+from tests.widgets import events_factory as made
+from tests.widgets.facts import facts
 
 LONG_S = 120  # for a process that imports torch on a busy machine
 
@@ -54,6 +56,17 @@ def test_a_window_closed_in_a_run_goes_and_leaves_a_whole_recording(folder, tmp_
     assert said[-1] == "closing run"
     (path,) = runs.iterdir()
     assert_whole(path)
+
+
+def test_a_replay_is_shown_without_torch(tmp_path):
+    tokens = made.tokens([*made.words(made.RIVER), " <s>", "🌊"])
+    recorder = Recorder(tmp_path / "river.jsonl", {"model": "m"})
+    for event in (Loaded(facts()), made.start(), *tokens, made.end(tokens)):
+        recorder.take(event)
+    recorder.close()
+    said, _ = closed("replay", recorder.path, tmp_path)
+    text = "".join(token.text for token in tokens)
+    assert said == ["painted with []", f"replayed with [] {len(tokens)} {text!r}", "closing "]
 
 
 def assert_whole(path, at_least=3):
@@ -104,9 +117,7 @@ def left_in_anger(code):
     raise AssertionError("the process had to be left without its threads")
 
 
-def test_a_library_that_cannot_be_interrupted_holds_no_window_and_no_end_back(
-    make_window, until, tmp_path, monkeypatch
-):
+def test_a_library_that_cannot_be_interrupted_holds_no_window_back(make_window, until, tmp_path, monkeypatch):
     """One forward of a large model on a slow disk takes minutes; the process is left, the recording is whole."""
     import threading
 
@@ -126,8 +137,11 @@ def test_a_library_that_cannot_be_interrupted_holds_no_window_and_no_end_back(
 
     decode = engine.loop._Running.decode
 
+    steps = []
+
     def slow(running, ids):
-        if running.request.run_id == 1 and len(window.store.runs[0].tokens) >= 3:
+        steps.append(ids)
+        if len(steps) == 4:
             release.wait()
         return decode(running, ids)
 

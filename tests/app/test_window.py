@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import threading
 
 import pytest
 from PySide6.QtCore import QMimeData, QObject, QPointF, Qt, QUrl, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 
+from app.surprises import surprises_are_told
 from engine.events import RunEnd, TokenEvent
 from engine.replay import read_replay
 from engine.settings import LoadPlan, SamplingSettings
@@ -161,12 +165,12 @@ def test_pause_holds_and_goes_on_and_stop_works_in_it(loaded, click, until):
 
 def test_a_pause_in_prefill_still_shows_as_a_pause_when_the_prompt_is_read(loaded, click, until):
     window = loaded()
-    window.prompt_panel.set_prompt("long " * 1500)
+    window.prompt_panel.set_prompt("long " * 300)
     click(controls(window).run_button)
     window.pause_action.trigger()
     until(lambda: window.store.current is not None and window.store.current.prefill)
     until(lambda: window.store.current.prefill[-1].done_tokens == window.store.current.prefill[-1].total_tokens)
-    assert window.store.activity == "paused"
+    until(lambda: window.store.activity == "paused")
     assert window.store.current.tokens == []
     window.pause_action.trigger()
     until(lambda: over(window))
@@ -230,9 +234,16 @@ def test_stop_also_calls_off_the_load_that_waits_for_a_run(loaded, click, until,
     assert window.store.current.end.reason == "cancelled"
 
 
-@pytest.mark.parametrize("kind", ["nothing there", "no weights", "cut weights", "no json"])
-def test_a_broken_folder_is_told_with_a_way_out(loaded, until, tmp_path, folder, kind):
-    broken = tmp_path / "broken"
+def test_a_broken_folder_is_told_with_a_way_out(loaded, until, tmp_path, folder):
+    window = loaded()
+    for kind in ("nothing there", "no weights", "cut weights", "no json"):
+        load_broken(window, until, tmp_path / kind, folder, kind)
+        window.load(LoadPlan(str(folder)))
+        until(lambda: window.store.facts is not None and over(window))
+        assert not window.banner.isVisible()
+
+
+def load_broken(window, until, broken, folder, kind):
     if kind != "nothing there":
         broken.mkdir()
         for file in folder.iterdir():
@@ -244,7 +255,6 @@ def test_a_broken_folder_is_told_with_a_way_out(loaded, until, tmp_path, folder,
         (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     elif kind == "no json":
         (broken / "config.json").write_text("{")
-    window = loaded()
     window.load(LoadPlan(str(broken)))
     until(lambda: window.store.error is not None and over(window))
     assert window.banner.isVisible()
@@ -255,9 +265,7 @@ def test_a_broken_folder_is_told_with_a_way_out(loaded, until, tmp_path, folder,
     assert window.left.currentIndex() == 1
     # What the window says of the model is what the engine holds.
     assert (window.store.facts is None) == (window.engine.worker.session is None)
-    window.load(LoadPlan(str(folder)))
-    until(lambda: window.store.facts is not None and over(window))
-    assert not window.banner.isVisible()
+    assert window.preferences.model == str(folder)  # the next start tries what worked
 
 
 def test_an_exception_in_the_engine_keeps_the_text_and_the_next_run_works(loaded, click, until, monkeypatch):
@@ -298,6 +306,28 @@ def test_a_prompt_that_cannot_run_is_told(loaded, click, until):
     until(lambda: over(window) and window.store.current is not None)
 
 
+def test_an_unforeseen_exception_reaches_the_person_from_any_thread(make_window, until):
+    window = make_window()
+
+    def fail():
+        try:
+            raise ZeroDivisionError("<b>by nought</b>")
+        except ZeroDivisionError:
+            sys.excepthook(*sys.exc_info())
+
+    before = sys.excepthook
+    with surprises_are_told(window):
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        until(window.banner.isVisible)
+        assert "<b>by nought</b>" in window.banner.text
+        window.banner.dismiss()
+        fail()  # a paint event fails with every frame: told once
+        assert not window.banner.isVisible()
+    assert sys.excepthook is before
+
+
 # ---------------------------------------------------------------- recording
 
 
@@ -318,6 +348,43 @@ def test_a_vanished_folder_lets_the_run_go_on_and_another_place_takes_all(loaded
     ends = [event for event in replay.events if isinstance(event, RunEnd)]
     assert [end.text for end in ends] == [window.store.current.text]
     assert str(place) in window.banner.text
+
+
+def test_a_folder_that_goes_in_the_middle_of_a_run_costs_no_token(loaded, click, until, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.replay.CHECK_S", 0.0)
+    runs = tmp_path / "runs"
+    window = loaded(visit=str(runs), **SLOW)
+    click(controls(window).run_button)
+    running(window, until)
+    shutil.rmtree(runs)
+    until(window.banner.isVisible)
+    running(window, until, len(window.store.current.tokens) + 2)  # it goes on
+    place = tmp_path / "elsewhere.jsonl"
+    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(place), ""))
+    click(window.banner._button)
+    running(window, until, len(window.store.current.tokens) + 2)
+    window.stop_action.trigger()
+    until(lambda: over(window))
+    replay = read_replay(place)
+    assert not replay.damage
+    assert tuple(e for e in replay.events if isinstance(e, TokenEvent)) == tuple(window.store.current.tokens)
+    assert replay.events[-1] == window.store.current.end
+
+
+def test_a_cancelled_choice_of_a_place_leaves_the_way_open(loaded, click, until, tmp_path, monkeypatch):
+    blocked = tmp_path / "runs"
+    blocked.write_text("")
+    window = loaded(visit=str(blocked))
+    click(controls(window).run_button)
+    until(lambda: over(window) and window.banner.isVisible())
+    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: ("", ""))
+    click(window.banner._button)
+    assert window.banner._button.isVisible()
+    # A place that refuses too is told again, with the same way out.
+    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(blocked / "x.jsonl"), ""))
+    click(window.banner._button)
+    assert window.banner._button.isVisible()
+    assert str(blocked / "x.jsonl") in window.banner.text
 
 
 def test_every_run_is_a_file_of_its_own(loaded, click, until, tmp_path):
