@@ -8,17 +8,17 @@ from typing import Any
 import torch
 
 
-def tensors_of(cache: Any) -> list[torch.Tensor]:
-    """Every tensor that a cache keeps: keys and values, and the fixed states of hybrid layers."""
+def entries_of(cache: Any) -> list[torch.Tensor]:
+    """What grows with the text: each layer's keys and values, and the keys by which some choose what to look at."""
+    found = [getattr(layer, name, None) for layer in _layers(cache) for name in ("keys", "values", "indexer_keys")]
+    return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+
+
+def states_of(cache: Any) -> list[torch.Tensor]:
+    """The fixed states of hybrid and state-space layers, which do not grow."""
     found: list[torch.Tensor] = []
     for layer in _layers(cache):
-        for name in ("keys", "values"):
-            if isinstance(value := getattr(layer, name, None), torch.Tensor):
-                found.append(value)
-        for name in ("conv_states", "recurrent_states"):
-            states = getattr(layer, name, None)
-            states = states.values() if isinstance(states, dict) else states if isinstance(states, list) else [states]
-            found += [state for state in states if isinstance(state, torch.Tensor)]
+        _each_state(layer, lambda state: found.append(state) or state)
     return found
 
 
@@ -54,11 +54,12 @@ def _each_state(layer: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> N
 
 
 def bytes_in_use(cache: Any) -> int:
-    """Bytes of the entries in use, all lanes together."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(cache))
+    """Bytes of the entries in use, all lanes together, without the fixed states."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in entries_of(cache))
 
 
 def bytes_allocated(cache: Any) -> int:
-    """Bytes of the storage behind the entries; cropping frees none of it (CAC-1)."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_of(cache)}
+    """Bytes of the storage behind the entries, of which cropping frees nothing (CAC-1), and of the fixed states."""
+    held = [*entries_of(cache), *states_of(cache)]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held}
     return sum(storages.values())

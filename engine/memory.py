@@ -86,8 +86,8 @@ def weights_by_part(skeleton: Skeleton, precision: str, float_dtype: str) -> dic
     """
     parts: dict[str, int] = dict.fromkeys((*PARTS, "quantisation"), 0)
     packed = precision not in ELEMENT_BYTES
-    size = ELEMENT_BYTES[float_dtype if packed else precision]
-    kept = frozenset(skeleton.float32_kept) if size == 2 else frozenset()
+    plain = float_dtype if packed else precision
+    size, kept = ELEMENT_BYTES[plain], skeleton.float32_kept.get(plain, frozenset())
     for tensor in skeleton.tensors:
         if packed and tensor.quantisable:
             numbers, constants = packed_bytes(tensor, precision)

@@ -58,7 +58,7 @@ class Skeleton:
     tensors: tuple[TensorPlan, ...]
     cache: tuple[CacheLayer, ...] | None
     tied: bool  # the head and the embedding are one tensor
-    float32_kept: tuple[str, ...]  # parameters that stay float32 when bfloat16 or float16 is asked for
+    float32_kept: dict[str, frozenset[str]]  # by the type asked for: the parameters that stay float32 all the same
     buffer_bytes: int
 
     @property
@@ -93,15 +93,21 @@ def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
     model.tie_weights()
     tensors = _tensors(model)
     head, table = model.get_output_embeddings(), model.get_input_embeddings()
-    plan = tuple(model._get_dtype_plan(torch.bfloat16)) + tuple(model._get_dtype_plan(torch.float16))
     return Skeleton(
         model=model,
         tensors=tensors,
         cache=_remembered_cache_layers(model),
         tied=head is not None and getattr(head, "weight", None) is getattr(table, "weight", 0),
-        float32_kept=tuple(t.name for t in tensors if any(re.search(pattern, t.name) for pattern in plan)),
+        float32_kept={name: _float32_kept(model, tensors, name) for name in ("bfloat16", "float16")},
         buffer_bytes=sum(buffer.numel() * buffer.element_size() for buffer in model.buffers()),
     )
+
+
+def _float32_kept(model: Any, tensors: tuple[TensorPlan, ...], dtype: str) -> frozenset[str]:
+    import torch
+
+    patterns = tuple(model._get_dtype_plan(getattr(torch, dtype)))
+    return frozenset(t.name for t in tensors if any(re.search(pattern, t.name) for pattern in patterns))
 
 
 def first_line(error: BaseException) -> str:
@@ -179,6 +185,8 @@ def _cache_layers(model: Any) -> tuple[CacheLayer, ...] | None:
         if "position_ids" in names:
             arguments["position_ids"] = torch.arange(2, device="meta")[None]
         for module in model.modules():
+            if hasattr(module, "warn_if_padding_and_no_attention_mask"):  # it looks at the ids
+                module.warn_if_padding_and_no_attention_mask = lambda *ids_and_mask: None
             if "dynamic" in str(getattr(module, "rope_type", "")):  # it compares positions, and here are none
                 module.rope_type = _without_dynamic(module.rope_type)
         with torch.no_grad():
