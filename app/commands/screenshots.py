@@ -140,9 +140,11 @@ class Camera:
             self.window.restore_layout()
         rest = QElapsedTimer()
         rest.start()
-        while rest.elapsed() < 120:  # a few frames
+        rounds = 0
+        while rest.elapsed() < 120 or rounds < 12:  # a few frames, also where one takes long
             QApplication.processEvents()
             time.sleep(0.005)
+            rounds += 1
         path = self.folder / f"{name}.png"
         if not self.window.grab().save(str(path)):
             raise FileRefused("The picture {path} cannot be written.", "Name another folder.", path=str(path))

@@ -59,7 +59,7 @@ def test_a_click_on_run_writes_the_text_to_its_end(loaded, click, until):
     assert run.end.reason in ("length", "eos")
     assert run.text == run.end.text
     assert len(run.tokens) == run.end.new_tokens > 0
-    assert controls(window).run_button.isEnabled()
+    until(controls(window).run_button.isEnabled)
     assert not controls(window).stop_button.isEnabled()
     assert not window.banner.isVisible()
 
