@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from transformers import DynamicCache
 
 from engine import cache as kv
-from engine.lean import LeanForward
+from engine.errors import Cancelled
+from engine.lean import LeanForward, never
 
 if TYPE_CHECKING:
     from engine.session import Session
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | LeanForward:
     """A new run's forward. expected_tokens: how long the run may become, for caches that are allocated ahead."""
     return LeanForward(session.model, expected_tokens) if session.lean else GeneralForward(session)
+
+
+def _layers_of(model: Any) -> Any:
+    """The decoder's layers: the longest list of modules that a model has."""
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return max(lists, key=len, default=())
 
 
 class GeneralForward:
@@ -50,9 +58,22 @@ class GeneralForward:
             return True
         return 0 < self._switch_tokens < prompt_tokens
 
-    def read(self, ids: list[int]) -> np.ndarray:
-        """Prefill: reads more of the prompt. Returns the logits after its last token, float32 [vocab]."""
-        return self._run(torch.tensor([ids], device=self.device))[0]
+    def read(self, ids: list[int], cancelled: Callable[[], bool] = never) -> np.ndarray:
+        """Prefill: reads more of the prompt. Returns the logits after its last token, float32 [vocab].
+
+        cancelled is asked before each layer; raises Cancelled when it says so, and the cache is then of no use.
+        """
+
+        def look(*_: Any) -> None:
+            if cancelled():
+                raise Cancelled
+
+        hooks = [layer.register_forward_pre_hook(look) for layer in _layers_of(self.model)]
+        try:
+            return self._run(torch.tensor([ids], device=self.device))[0]
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def step(self, ids: list[int]) -> np.ndarray:
         """Decode: one token for each lane. Returns float32 [lanes, vocab]."""
@@ -97,6 +118,8 @@ class GeneralForward:
 
 def keeps_its_past(model: Any) -> bool:
     """Whether the model keeps what it has read in one of transformers' own caches."""
+    if not {"cache", "past_key_values", "cache_params"} & inspect.signature(model.forward).parameters.keys():
+        return False
     asked = getattr(model, "_supports_default_dynamic_cache", None)
     return asked is None or bool(asked())
 

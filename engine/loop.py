@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.control import Control
 from engine.draw import draw
-from engine.errors import RunFailed, WorkbenchError
+from engine.errors import Cancelled, RunFailed, WorkbenchError
 from engine.events import EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
 from engine.forward import forward_of
 from engine.prompt import PreparedPrompt, end_tokens, prepare
@@ -27,8 +27,9 @@ from engine.text import StopMatcher, TokenText
 
 log = logging.getLogger(__name__)
 
-# A chunk of the prompt takes about this long, so that stop is seen soon and progress moves.
-CHUNK_S = 0.12
+# A chunk of the prompt takes about this long, so that progress moves. Stop is seen sooner, before each layer. Small
+# chunks cost much: each reads all weights.
+CHUNK_S = 0.5
 FIRST_CHUNK_TOKENS = 32
 AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
 LARGEST_CHUNK_TOKENS = 512
@@ -181,14 +182,18 @@ class _Running:
                 return None
             began = time.perf_counter()
             part = ids[done : done + chunk]
-            logits = self.forward.read(part)
+            try:
+                logits = self.forward.read(part, self.control.cancelled)
+            except Cancelled:
+                return None
             now = time.perf_counter()
             done += len(part)
             # A step's forward time is that of the pass that gave its logits: for step 0 the last chunk.
             self.forward_ms, self.prefill_ms = (now - began) * 1e3, (now - started) * 1e3
             self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
             yield PrefillProgress(self.request.run_id, done, len(ids), self.prefill_ms, self.kv_bytes)
-            chunk = int(min(LARGEST_CHUNK_TOKENS, max(8, len(part) * CHUNK_S / max(now - began, 1e-6))))
+            fitting = len(part) * CHUNK_S / max(now - began, 1e-6)
+            chunk = int(min(LARGEST_CHUNK_TOKENS, max(FIRST_CHUNK_TOKENS, fitting)))
         return logits
 
     def decode(self, last_ids: list[int]) -> list[np.ndarray]:

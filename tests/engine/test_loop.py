@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 
 import numpy as np
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 from engine import cache as kv
 from engine.control import Control
-from engine.errors import PromptRefused
+from engine.errors import Cancelled, PromptRefused
 from engine.events import PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
-from engine.forward import GeneralForward
+from engine.forward import GeneralForward, forward_of
 from engine.lean import LeanForward
 from engine.loading import load
 from engine.loop import generate
@@ -145,6 +146,34 @@ def test_the_lean_path_gives_the_general_path_s_logits(sessions, family):
         forward.keep([0, 2])
     assert np.abs(lean.step([5, 6]) - general.step([5, 6])).max() < 1e-4
     assert lean.kv_bytes()[0] == general.kv_bytes()[0]
+
+
+def test_16_bit_prompts_are_read_in_float32_where_the_processor_has_no_16_bit_products(sessions):
+    """Nearer to the float32 model than transformers' own bfloat16 forward is."""
+    model = sessions("llama").model
+    ids = list(range(100, 160))
+    exact = LeanForward(model).read(ids)
+    half = copy.deepcopy(model).to(torch.bfloat16)
+    plain, wide = LeanForward(half), LeanForward(half)
+    plain._wide, wide._wide = False, True
+    in_half, in_float = plain.read(ids), wide.read(ids)
+    assert np.abs(in_float - exact).mean() < np.abs(in_half - exact).mean()
+    assert np.abs(in_float - in_half).max() < 0.25 * np.abs(exact).max()
+    assert wide._keys[0].dtype == torch.bfloat16
+    assert np.abs(wide.step([5]) - plain.step([5])).max() < 0.25 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_stop_within_a_chunk_is_seen_before_the_next_layer(sessions, family):
+    forward, asked = forward_of(sessions(family)), []
+
+    def after_two_layers():
+        asked.append(1)
+        return len(asked) > 2
+
+    with pytest.raises(Cancelled):
+        forward.read(list(range(200)), after_two_layers)
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("family", ["gemma3_text", "gpt2", "mistral"])
