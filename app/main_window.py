@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QPaintEvent
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import (
     QApplication,
     QDockWidget,
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QMainWindow,
@@ -25,9 +24,11 @@ from PySide6.QtWidgets import (
 )
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.menus import build_menus
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
-from engine.errors import FileRefused, SettingsRefused
-from engine.events import EngineError, Estimate, Event, Loaded, PrefillProgress, RunEnd, TokenEvent
+from app.replays import Replays
+from engine.errors import SettingsRefused
+from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
@@ -36,7 +37,7 @@ from widgets.model_chip import ModelChip
 from widgets.model_panel import ModelPanel
 from widgets.pipeline_strip import PipelineStrip
 from widgets.prompt_panel import PromptPanel
-from widgets.run_store import Run, RunStore
+from widgets.run_store import RunStore
 from widgets.sampling_panel import SamplingPanel
 from widgets.status_line import StatusLine
 from widgets.text_view import TextView
@@ -61,15 +62,12 @@ class MainWindow(QMainWindow):
         self.setObjectName("glasswork")
         self.store = RunStore(self)
         self.engine = Engine(self)
-        self.recorder = None  # of the newest run; kept, so that a full disk can be answered after the run
+        self.replays = Replays(self)
         self._painted = False
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
-        self._requests: dict[int, Request] = {}  # what each run here was asked
-        self._headers: dict[int, dict] = {}  # and what the replay's first line said of the others
-        self._replay_waits: Path | None = None  # opened when the run has stopped
         self._build()
-        self._build_menus()
+        build_menus(self)
         from app.wiring import connect
 
         connect(self)
@@ -189,61 +187,6 @@ class MainWindow(QMainWindow):
             self.plots.append(plot)
             self._plot_holders[name].addWidget(plot)
 
-    def _build_menus(self) -> None:
-        bar = self.menus
-        file = bar.addMenu(self.tr("&File"))
-        self.load_action = self._action(file, self.tr("Choose a model…"), "Ctrl+L", self.show_model_panel)
-        self._action(file, self.tr("Open a replay…"), "Ctrl+O", self.open_replay)
-        self.recent_menu = file.addMenu(self.tr("Recent runs"))
-        self.save_action = self._action(file, self.tr("Save replay…"), "Ctrl+S", self.save_replay)
-        file.addSeparator()
-        self.unload_action = self._action(file, self.tr("Unload the model"), "Ctrl+Shift+L", self.engine.unload)
-        self._action(file, self.tr("Quit"), "Ctrl+Q", self.close).setMenuRole(QAction.MenuRole.QuitRole)
-
-        run = bar.addMenu(self.tr("&Run"))
-        self.run_action = self._action(run, self.tr("Run"), "Ctrl+Return", self.start_run)
-        self.step_action = self._action(run, self.tr("One token"), "Ctrl+T", self.one_token)
-        self.pause_action = self._action(run, self.tr("Pause or go on"), "Ctrl+P", self.toggle_pause)
-        self.stop_action = self._action(run, self.tr("Stop"), "Ctrl+.", self.stop)
-        run.addSeparator()
-        self._action(run, self.tr("Previous token"), "Alt+Left", self.previous_token)
-        self._action(run, self.tr("Next token"), "Alt+Right", self.next_token)
-        self._action(run, self.tr("Follow the newest token"), "Alt+End", self.follow)
-
-        view = bar.addMenu(self.tr("&View"))
-        for dock in self.docks.values():
-            view.addAction(dock.toggleViewAction())
-        self._action(view, self.tr("Restore the layout"), "Ctrl+0", self.restore_layout)
-        view.addSeparator()
-        self.theme_actions = QActionGroup(self)
-        for mode, text in (
-            ("light", self.tr("Light")),
-            ("dark", self.tr("Dark")),
-            ("system", self.tr("As the system")),
-        ):
-            action = view.addAction(text)
-            action.setCheckable(True)
-            action.setData(mode)
-            self.theme_actions.addAction(action)
-        self._action(view, self.tr("Switch light and dark"), "Ctrl+D", self.switch_theme)
-        view.addSeparator()
-        self._action(view, self.tr("Larger text"), "Ctrl++", self.text_view.larger)
-        self._action(view, self.tr("Smaller text"), "Ctrl+-", self.text_view.smaller)
-        self.motion_action = view.addAction(self.tr("Motion"))
-        self.motion_action.setCheckable(True)
-        self.motion_action.setShortcut(QKeySequence("Ctrl+M"))
-
-        help_menu = bar.addMenu(self.tr("&Help"))
-        self._action(help_menu, self.tr("Keyboard"), "F1", self.show_keys)
-        self._action(help_menu, self.tr("Where the log is"), "Shift+F1", self.show_log)
-
-    def _action(self, menu, text: str, key: str, slot) -> QAction:
-        action = menu.addAction(text)
-        if key:
-            action.setShortcut(QKeySequence(key))
-        action.triggered.connect(slot)
-        return action
-
     # ---------------------------------------------------------------- models
 
     @Slot()
@@ -281,7 +224,7 @@ class MainWindow(QMainWindow):
             self.start()
         else:
             self.build_plots()
-            self.open_replay_file(self.first_replay)
+            self.replays.open_file(self.first_replay)
 
     @Slot()
     def start(self) -> None:
@@ -328,9 +271,7 @@ class MainWindow(QMainWindow):
     def busy_changed(self, busy: object) -> None:
         if not busy:
             self.store.set_activity("idle")
-            path, self._replay_waits = self._replay_waits, None
-            if path is not None:
-                self.open_replay_file(path)
+            self.replays.open_what_waits()
             if self.store.facts is not None:
                 self.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
@@ -376,7 +317,7 @@ class MainWindow(QMainWindow):
             return
         self.prompt_panel.remember()
         if self.engine.run(request, str(runs_folder()) if self._visit is None else self._visit, one_token):
-            self._requests[self.engine.runs] = request
+            self.replays.requests[self.engine.runs] = request
             self.store.set_activity("prefill")
 
     @Slot()
@@ -442,143 +383,12 @@ class MainWindow(QMainWindow):
             self.box_view.show_box(str(name))
             self.right.setCurrentWidget(self.box_view)
 
-    # ---------------------------------------------------------------- replays
-
-    @Slot(object)
-    def recording_started(self, recorder: object) -> None:
-        self.recorder = recorder
-
-    @Slot(object)
-    def recording_failed(self, problem: EngineError) -> None:
-        self.banner.show_error(problem, self.tr("Choose another place…"), self.move_recording)
-
-    @Slot()
-    def move_recording(self) -> None:
-        """A full disk: the run went on in memory, and all of it is written to the place the person names (FIL-3)."""
-        if self.recorder is None:
-            return
-        path, _ = QFileDialog.getSaveFileName(self, self.tr("Save replay"), str(Path.home()), _replay_filter(self))
-        if path:
-            if self.recorder.move_to(path):
-                self.banner.show_note(self.tr("The whole run is saved in {path}.").format(path=path))
-            else:
-                problem = self.recorder.problem
-                self.recording_failed(EngineError(problem.what, problem.fix, problem.exit_code, "record"))
-
-    @Slot()
-    def save_replay(self) -> None:
-        if self.store.current is None:
-            self.banner.show_note(self.tr("There is no run to save yet: press Run first."))
-            return
-        path, _ = QFileDialog.getSaveFileName(self, self.tr("Save replay"), str(Path.home()), _replay_filter(self))
-        if path:
-            self.save_replay_to(Path(path))
-
-    def save_replay_to(self, path: Path) -> bool:
-        """Writes the current run as it stands. False, with a banner, when that fails."""
-        from engine.replay import Recorder
-
-        run = self.store.current
-        if run is None:
-            return False
-        lanes = [each for each in self.store.runs if each.start.run_id == run.start.run_id]
-        recorder = Recorder(path, self._header_of(run), replace=True)
-        if run.facts is not None:
-            recorder.take(Loaded(run.facts))
-        for event in (*(lane.start for lane in lanes), *run.prefill, *_in_order(lanes)):
-            recorder.take(event)
-        for lane in lanes:
-            if lane.end is not None:
-                recorder.take(lane.end)
-        recorder.close()
-        if problem := recorder.problem:
-            self.banner.show_error(
-                EngineError(problem.what, problem.fix, problem.exit_code, "record"),
-                self.tr("Choose another place…"),
-                self.save_replay,
-            )
-            return False
-        self.banner.show_note(self.tr("Saved in {path}.").format(path=recorder.path))
-        return True
-
-    def _header_of(self, run: Run) -> dict:
-        """What the first line of its file says: of the model that wrote it, which need not be the one loaded now."""
-        from engine.replay import header_of
-
-        request = self._requests.get(run.start.run_id)
-        if request is not None and run.facts is not None:
-            return header_of(run.facts, request)
-        return self._headers.get(run.start.run_id, {})
-
-    @Slot()
-    def open_replay(self) -> None:
-        folder = runs_folder() if runs_folder().is_dir() else Path.home()
-        path, _ = QFileDialog.getOpenFileName(self, self.tr("Open a replay"), str(folder), _replay_filter(self))
-        if path:
-            self.open_replay_file(Path(path))
-
-    def open_replay_file(self, path: Path) -> bool:
-        """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot."""
-        from engine.replay import read_replay
-
-        if self.engine.busy == "run":
-            self._replay_path = path
-            self.banner.show_note(
-                self.tr("A run goes on: a replay would take its place."),
-                self.tr("Stop it and open the replay"),
-                self.stop_and_open,
-            )
-            return False
-        QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
-        try:
-            replay = read_replay(path)
-        except FileRefused as error:
-            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "replay"))
-            return False
-        finally:
-            QApplication.restoreOverrideCursor()
-        self.store.take_replay(replay.events)
-        self.busy_changed(self.engine.busy)  # a load may go on
-        header = {name: value for name, value in replay.header.items() if name not in ("kind", "schema", "reads_with")}
-        self._requests, self._headers = {}, {run.start.run_id: header for run in self.store.runs}
-        self.engine.number_after(max(self._headers, default=0))
-        notes = [note for note in (replay.damage, *replay.notes) if note]
-        self.banner.show_note(" ".join(notes) if notes else self.tr("Replay: {name}").format(name=path.name))
-        self._remember_file(path)
-        return True
-
-    @Slot()
-    def stop_and_open(self) -> None:
-        self.banner.dismiss()
-        self.stop()
-        if self.engine.busy:
-            self._replay_waits = self._replay_path
-        else:
-            self.open_replay_file(self._replay_path)
-
     def _remember_model(self) -> None:
         if (plan := self._asked) is not None:
             self.preferences.model = plan.model
             self.preferences.precision = plan.precision or ""
             if isinstance(plan.device_map, str):
                 self.preferences.device_map = plan.device_map
-
-    def _remember_file(self, path: Path) -> None:
-        recent = [str(path), *(name for name in self.preferences.recent_files if name != str(path))][:10]
-        self.preferences.recent_files = recent
-
-    @Slot()
-    def fill_recent(self) -> None:
-        self.recent_menu.clear()
-        for name in self.preferences.recent_files:
-            self.recent_menu.addAction(Path(name).name.replace("&", "&&")).setData(name)
-        if not self.preferences.recent_files:
-            self.recent_menu.addAction(self.tr("None yet")).setEnabled(False)
-
-    @Slot(QAction)
-    def open_recent(self, action: QAction) -> None:
-        if action.data():
-            self.open_replay_file(Path(action.data()))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -593,7 +403,7 @@ class MainWindow(QMainWindow):
             if path.is_dir() or path.suffix.lower() == ".gguf":
                 self.load(LoadPlan(str(path)))
             else:
-                self.open_replay_file(path)
+                self.replays.open_file(path)
             return
 
     # ---------------------------------------------------------------- looks
@@ -699,12 +509,6 @@ class MainWindow(QMainWindow):
         super().closeEvent(event)
 
 
-def _in_order(lanes: list[Run]) -> list[Event]:
-    """Tokens and changes of settings of all lanes as they came: by step, a change before its token."""
-    events = [event for lane in lanes for event in (*lane.changes, *lane.tokens)]
-    return sorted(events, key=lambda event: (event.step, event.lane, isinstance(event, TokenEvent)))
-
-
 def _scrolling(widget: QWidget) -> QScrollArea:
     area = QScrollArea()
     area.setWidgetResizable(True)
@@ -722,10 +526,6 @@ def _framed(widget: QWidget) -> QWidget:
     layout.setContentsMargins(0, 0, 0, 0)
     layout.addWidget(widget)
     return frame
-
-
-def _replay_filter(widget: QWidget) -> str:
-    return widget.tr("Replays (*.jsonl);;All files (*)")
 
 
 def run_window(replay: str | None = None) -> int:

@@ -24,8 +24,8 @@ def connect(window: MainWindow) -> None:
     worker.previewed.connect(window.prompt_panel.set_preview)
     worker.estimated.connect(window.show_estimate)
     worker.models_found.connect(window.model_panel.set_choices)
-    worker.recording.connect(window.recording_started)
-    worker.record_problem.connect(window.recording_failed)
+    worker.recording.connect(window.replays.recording_started)
+    worker.record_problem.connect(window.replays.recording_failed)
     window.meter = MemoryMeter(store, window)
 
     # hands → engine
@@ -48,8 +48,8 @@ def connect(window: MainWindow) -> None:
     # menus
     window.theme_actions.triggered.connect(window.choose_theme)
     window.motion_action.toggled.connect(window.set_motion)
-    window.recent_menu.aboutToShow.connect(window.fill_recent)
-    window.recent_menu.triggered.connect(window.open_recent)
+    window.recent_menu.aboutToShow.connect(window.replays.fill_recent)
+    window.recent_menu.triggered.connect(window.replays.open_recent)
 
 
 class MemoryMeter(QObject):

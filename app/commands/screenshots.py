@@ -108,7 +108,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
             window.show_box(box)
             camera.shoot(f"06-box-{box}")
         window.show_box("sample")
-        window.save_replay_to(folder / "tour.jsonl")
+        window.replays.save_to(folder / "tour.jsonl")
         camera.files.append("tour.jsonl")
         window.banner.dismiss()
         tell(f"Running a Chinese prompt: {CHINESE}")
@@ -117,7 +117,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         window.start_run()
         wait(lambda: not window.engine.busy, window)
         camera.shoot("07-chinese")
-        window.open_replay_file(folder / "tour.jsonl")
+        window.replays.open_file(folder / "tour.jsonl")
         camera.shoot("08-replay")
     finally:
         window.close()

@@ -181,7 +181,7 @@ def test_a_message_box_shows_marks(make_window):
 def test_a_recent_file_keeps_its_name(make_window, tmp_path):
     window = make_window()
     window.preferences.recent_files = [str(tmp_path / "a&b <s>.jsonl")]
-    window.fill_recent()
+    window.replays.fill_recent()
     assert [action.text() for action in window.recent_menu.actions()] == ["a&&b <s>.jsonl"]
 
 
@@ -196,8 +196,8 @@ def test_lanes_of_a_replay_are_saved_again_with_all_that_was_in_them(make_window
         recorder.take(event)
     recorder.close()
     window = make_window()
-    assert window.open_replay_file(tmp_path / "lanes.jsonl")
-    assert window.save_replay_to(tmp_path / "again.jsonl")
+    assert window.replays.open_file(tmp_path / "lanes.jsonl")
+    assert window.replays.save_to(tmp_path / "again.jsonl")
     before, after = read_replay(tmp_path / "lanes.jsonl"), read_replay(tmp_path / "again.jsonl")
     assert not after.damage
     assert sorted(map(repr, after.events)) == sorted(map(repr, before.events))

@@ -341,7 +341,7 @@ def test_a_vanished_folder_lets_the_run_go_on_and_another_place_takes_all(loaded
     assert window.banner.isVisible()
     assert window.banner._button.isVisible()
     place = tmp_path / "elsewhere.jsonl"
-    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(place), ""))
+    monkeypatch.setattr("app.replays.QFileDialog.getSaveFileName", lambda *_: (str(place), ""))
     click(window.banner._button)
     replay = read_replay(place)
     assert not replay.damage
@@ -360,7 +360,7 @@ def test_a_folder_that_goes_in_the_middle_of_a_run_costs_no_token(loaded, click,
     until(window.banner.isVisible)
     running(window, until, len(window.store.current.tokens) + 2)  # it goes on
     place = tmp_path / "elsewhere.jsonl"
-    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(place), ""))
+    monkeypatch.setattr("app.replays.QFileDialog.getSaveFileName", lambda *_: (str(place), ""))
     click(window.banner._button)
     running(window, until, len(window.store.current.tokens) + 2)
     window.stop_action.trigger()
@@ -377,11 +377,11 @@ def test_a_cancelled_choice_of_a_place_leaves_the_way_open(loaded, click, until,
     window = loaded(visit=str(blocked))
     click(controls(window).run_button)
     until(lambda: over(window) and window.banner.isVisible())
-    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: ("", ""))
+    monkeypatch.setattr("app.replays.QFileDialog.getSaveFileName", lambda *_: ("", ""))
     click(window.banner._button)
     assert window.banner._button.isVisible()
     # A place that refuses too is told again, with the same way out.
-    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(blocked / "x.jsonl"), ""))
+    monkeypatch.setattr("app.replays.QFileDialog.getSaveFileName", lambda *_: (str(blocked / "x.jsonl"), ""))
     click(window.banner._button)
     assert window.banner._button.isVisible()
     assert str(blocked / "x.jsonl") in window.banner.text
@@ -416,7 +416,7 @@ def recording(loaded, click, until, tmp_path):
 def test_a_replay_shows_what_the_run_showed(recording, make_window):
     window, path = recording
     other = make_window()
-    assert other.open_replay_file(path)
+    assert other.replays.open_file(path)
     live, replayed = window.store.current, other.store.current
     assert replayed.text == live.text
     assert replayed.tokens == live.tokens
@@ -429,8 +429,8 @@ def test_a_replay_shows_what_the_run_showed(recording, make_window):
 def test_a_replay_saved_again_is_the_same_run_of_the_same_model(recording, make_window, tmp_path):
     _, path = recording
     other = make_window()
-    other.open_replay_file(path)
-    assert other.save_replay_to(tmp_path / "again.jsonl")
+    other.replays.open_file(path)
+    assert other.replays.save_to(tmp_path / "again.jsonl")
     before, after = read_replay(path), read_replay(tmp_path / "again.jsonl")
     assert after.header["model"] == before.header["model"]
     assert after.header["prompt"] == before.header["prompt"]
@@ -443,7 +443,7 @@ def test_a_run_after_a_replay_does_not_mix_with_it(recording, loaded, click, unt
     """Both may carry the same number."""
     _, path = recording
     window = loaded(prompt="q", max_new_tokens=5)
-    window.open_replay_file(path)
+    window.replays.open_file(path)
     replayed = window.store.current
     prefill, text = list(replayed.prefill), replayed.text
     click(controls(window).run_button)
@@ -459,7 +459,7 @@ def test_a_replay_waits_while_a_run_goes_on(recording, loaded, click, until):
     click(controls(window).run_button)
     running(window, until)
     run = window.store.current
-    assert not window.open_replay_file(path)
+    assert not window.replays.open_file(path)
     assert window.store.current is run
     running(window, until, len(run.tokens) + 2)  # it goes on
     assert controls(window).stop_button.isEnabled()

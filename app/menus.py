@@ -1,0 +1,75 @@
+"""The menus: every act of the window and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QCoreApplication
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QMenu
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+
+
+def tr(text: str) -> str:
+    return QCoreApplication.translate("Menus", text)
+
+
+def build_menus(window: MainWindow) -> None:
+    """Every act with its key; the keys are shown in the menus and listed under Help."""
+    bar = window.menus
+    file = bar.addMenu(tr("&File"))
+    window.load_action = _action(file, tr("Choose a model…"), "Ctrl+L", window.show_model_panel)
+    _action(file, tr("Open a replay…"), "Ctrl+O", window.replays.open)
+    window.recent_menu = file.addMenu(tr("Recent runs"))
+    window.save_action = _action(file, tr("Save replay…"), "Ctrl+S", window.replays.save)
+    file.addSeparator()
+    window.unload_action = _action(file, tr("Unload the model"), "Ctrl+Shift+L", window.engine.unload)
+    _action(file, tr("Quit"), "Ctrl+Q", window.close).setMenuRole(QAction.MenuRole.QuitRole)
+
+    run = bar.addMenu(tr("&Run"))
+    window.run_action = _action(run, tr("Run"), "Ctrl+Return", window.start_run)
+    window.step_action = _action(run, tr("One token"), "Ctrl+T", window.one_token)
+    window.pause_action = _action(run, tr("Pause or go on"), "Ctrl+P", window.toggle_pause)
+    window.stop_action = _action(run, tr("Stop"), "Ctrl+.", window.stop)
+    run.addSeparator()
+    _action(run, tr("Previous token"), "Alt+Left", window.previous_token)
+    _action(run, tr("Next token"), "Alt+Right", window.next_token)
+    _action(run, tr("Follow the newest token"), "Alt+End", window.follow)
+
+    view = bar.addMenu(tr("&View"))
+    for dock in window.docks.values():
+        view.addAction(dock.toggleViewAction())
+    _action(view, tr("Restore the layout"), "Ctrl+0", window.restore_layout)
+    view.addSeparator()
+    window.theme_actions = QActionGroup(window)
+    for mode, text in (
+        ("light", tr("Light")),
+        ("dark", tr("Dark")),
+        ("system", tr("As the system")),
+    ):
+        action = view.addAction(text)
+        action.setCheckable(True)
+        action.setData(mode)
+        window.theme_actions.addAction(action)
+    _action(view, tr("Switch light and dark"), "Ctrl+D", window.switch_theme)
+    view.addSeparator()
+    _action(view, tr("Larger text"), "Ctrl++", window.text_view.larger)
+    _action(view, tr("Smaller text"), "Ctrl+-", window.text_view.smaller)
+    window.motion_action = view.addAction(tr("Motion"))
+    window.motion_action.setCheckable(True)
+    window.motion_action.setShortcut(QKeySequence("Ctrl+M"))
+
+    help_menu = bar.addMenu(tr("&Help"))
+    _action(help_menu, tr("Keyboard"), "F1", window.show_keys)
+    _action(help_menu, tr("Where the log is"), "Shift+F1", window.show_log)
+
+
+def _action(menu: QMenu, text: str, key: str, slot: Callable[[], object]) -> QAction:
+    action = menu.addAction(text)
+    if key:
+        action.setShortcut(QKeySequence(key))
+    action.triggered.connect(slot)
+    return action
