@@ -27,6 +27,7 @@ from engine.skeleton import Skeleton, build_skeleton, first_line
 log = logging.getLogger(__name__)
 
 FLOATS = ("float32", "bfloat16", "float16")
+MOST_LAYERS = 10_000  # no model has a tenth of it; building an empty one of millions would take for ever
 NO_LIMIT = 2**31  # a context beyond this is a tokenizer's way to say that it has none (PRM-24)
 
 
@@ -116,9 +117,12 @@ def read_blueprint(
     if tie_lm_head:
         config.tie_word_embeddings = text.tie_word_embeddings = True
     heads = _whole(text, "num_attention_heads", "n_head")
-    if getattr(text, "num_hidden_layers", 1) < 1:
+    layers = _whole(text, "num_hidden_layers", "n_layer") if hasattr(text, "num_hidden_layers") else 1
+    if not 1 <= layers <= MOST_LAYERS:
         raise CannotLoad(
-            "config.json says that the model has no layers.", "Take the original config.json of this model."
+            "config.json says that the model has {layers} layers.",
+            "Take the original config.json of this model.",
+            layers=f"{layers:,}" if layers > 0 else "no",
         )
     notes = []
     inner: Any = raw.get("text_config") if isinstance(raw.get("text_config"), dict) else {}

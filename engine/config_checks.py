@@ -75,9 +75,10 @@ def refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) ->
             )
         raise _unknown_family(family, raw.get("transformers_version"))
     dtype = raw_dtype(raw)
-    if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
+    named = getattr(torch, dtype, None) if dtype else torch.float32
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise CannotLoad(
-            "config.json asks for the number type {dtype}, which does not exist.",
+            "config.json asks for the number type {dtype}, which does not exist or is none for weights.",
             'Write "float32", "bfloat16" or "float16" for dtype in config.json.',
             dtype=repr(dtype)[:60],
         )
@@ -166,6 +167,7 @@ def refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
         causal = False
     other_job = ("Classification", "QuestionAnswering", "ForMaskedLM", "RewardModel", "ForMultipleChoice")
     if causal and not any(job in name for name in architectures[:1] for job in other_job):
+        _refuse_another_family(family, architectures)
         return
     pictures = family in getattr(auto, "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", {})
     if not causal and pictures:
@@ -196,3 +198,18 @@ def raw_dtype(raw: dict[str, Any]) -> str:
             if place.get(key) not in (None, "auto"):
                 return str(place[key])
     return ""
+
+
+def _refuse_another_family(family: str, architectures: list[str]) -> None:
+    """Relatives can share every tensor's name and shape and compute otherwise, such as llama and gemma (LOD-2)."""
+    from transformers.models.auto import modeling_auto as auto
+
+    told = architectures[0] if architectures else ""
+    others = [name for name, cls in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if cls == told]
+    if others and not any(name.startswith(family) or family.startswith(name) for name in others):
+        raise CannotLoad(
+            "config.json contradicts itself: model_type is {family}, and the architecture is {told}.",
+            "Take the original config.json of this model.",
+            family=family,
+            told=told,
+        )

@@ -89,7 +89,7 @@ def read_gguf_header(file: Path) -> GgufHeader:
         counts[quantisation.name] = counts.get(quantisation.name, 0) + 1
         if len(shape) > 1:
             matrices[quantisation.name] = None
-    expected = -(-header_end // alignment) * alignment + end
+    expected = -(-header_end // alignment) * alignment + end if infos else header_end
     if size < expected:
         raise CannotLoad(
             "{name} is truncated: {size} bytes are here, {expected} are expected.",

@@ -98,8 +98,6 @@ class Vocabulary:
             if all(character in _ALPHABET for character in token):
                 return bytes(_ALPHABET[character] for character in token)
             return _utf8(token)
-        if token_id in self._added and self.rules.kind != "other":
-            return _utf8(token)
         if self.rules.kind == "pieces":
             if self.rules.byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
                 return bytes([int(match[1], 16)])

@@ -31,6 +31,8 @@ def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
         reason = first_line(error)
     else:
         return tokenizer, _compared(tokenizer, blueprint)
+    if not located.gguf and not any((located.folder / name).is_file() for name in FILES[:-1]):
+        raise _missing(located.folder)  # only the settings of a tokenizer are there
     raise CannotLoad("The tokenizer cannot be read: {reason}.", "Download tokenizer.json again.", reason=reason)
 
 

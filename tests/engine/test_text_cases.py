@@ -93,6 +93,19 @@ def test_without_broken_bytes_the_text_is_the_library_decode(fallback, data) -> 
     assert growth(fallback, ids)[1] == fallback.decode(ids)
 
 
+def test_added_tokens_hold_spaces_like_all_others() -> None:
+    """Gemma's vocabulary has runs of spaces as added tokens that are not special."""
+    raw = Tokenizer(models.BPE(vocab={"a": 0, "▁b": 1}, merges=[], byte_fallback=True))
+    raw.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    raw.add_tokens([AddedToken("▁▁▁", normalized=False), AddedToken("<think>", normalized=False)])
+    vocabulary = wrapped(raw)
+    ids = [0, 2, 1, 3, 2]
+    assert growth(vocabulary, ids) == (
+        ["a", "a   ", "a    b", "a    b<think>", "a    b<think>   "],
+        vocabulary.decode(ids),
+    )
+
+
 def test_half_a_character_at_the_end_is_released(default_vocabulary, fallback) -> None:
     after, end = growth(default_vocabulary, TEXT_CASES[0]["token_ids"][:4])
     assert after[-1] == "A wave "
