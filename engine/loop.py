@@ -209,7 +209,7 @@ class _Running:
         began = time.perf_counter()
         settings, step = lane.settings, lane.step
         u = None if settings.greedy else draw(settings.seed, step)
-        decision = decide(logits, lane.history, settings, u, step)
+        decision = decide(logits, lane.history, settings, u, step, self.session.facts.precision)
         lane.history.add(decision.token_id)
         lane.token_ids.append(decision.token_id)
         # The end token of a chat is a special token and has no text; any other end says its text as usual.

@@ -83,17 +83,22 @@ class Decision:
 
 
 def decide(
-    logits: np.ndarray, history: History, settings: SamplingSettings, u: float | None, step: int = 0
+    logits: np.ndarray,
+    history: History,
+    settings: SamplingSettings,
+    u: float | None,
+    step: int = 0,
+    precision: str = "",
 ) -> Decision:
     """The token that `u` picks under these settings, and why.
 
     logits: float32 [vocab], not changed. u: in [0, 1), None when greedy.
-    Raises RunFailed when the logits are broken (NaN, +inf, nothing finite), naming the step.
+    Raises RunFailed when the logits are broken (NaN, +inf, nothing finite), naming the step and the precision.
     """
     raw = Ranking(logits)
     top, weight, entropy = _spread(logits, 1.0)
     if not math.isfinite(top) or not math.isfinite(weight):
-        raise broken_logits(step)
+        raise broken_logits(step, precision)
     raw_lse = top + math.log(weight)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
 
@@ -150,11 +155,12 @@ def decide(
     )
 
 
-def broken_logits(step: int) -> RunFailed:
+def broken_logits(step: int, precision: str = "") -> RunFailed:
     return RunFailed(
-        "The model gave numbers that are not finite at step {step}.",
+        "The model gave numbers that are not finite at step {step}, in {precision}.",
         "float16 overflow is the usual cause; try bfloat16 or float32.",
         step=step,
+        precision=precision or "an unknown precision",
     )
 
 

@@ -310,6 +310,7 @@ def test_broken_logits_end_one_lane_with_a_sentence_and_leave_the_other(sessions
     bad, good = end_of(events, 0), end_of(events, 1)
     assert bad.reason == "error"
     assert "step 1" in bad.sentence
+    assert "float32" in bad.sentence  # the precision that this model runs in
     assert "float16 overflow" in bad.fix
     assert bad.text == tokens_of(events, 0)[0].text + bad.tail_text
     assert (good.reason, good.new_tokens) == ("length", 5)
