@@ -122,9 +122,9 @@ def ten_thousand_tokens(window, app) -> dict[str, float]:
     times = []
     for step in range(10):
         window.store.select(step * 900)
-        began = time.perf_counter()
         app.processEvents()
-        window.text_view.repaint()
+        began = time.perf_counter()
+        window.text_view.canvas.viewport().repaint()
         times.append((time.perf_counter() - began) * 1e3)
     return {"text_grown_bytes": grown, "repaint_ms": sorted(times)[len(times) // 2]}
 

@@ -6,6 +6,7 @@ Imported after the window shows, since pyqtgraph takes half a second.
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -21,7 +22,8 @@ from widgets.panel import Panel
 from widgets.run_store import Run, RunStore
 
 GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
-TURN_MS = 48
+# How long after news each plot draws. Different, so that no two draw in one turn of the event loop.
+TURNS_MS = itertools.cycle((35, 47, 59))
 LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
 
 
@@ -180,10 +182,10 @@ class Plot(Panel):
             line.setZValue(10)
             line.hide()
             self.view.addItem(line, ignoreBounds=True)
-        # Twenty times a second, and each plot in a turn of its own, so that no turn of the event loop becomes long.
+        # About twenty times a second, each plot in a turn of its own, so that no turn of the event loop becomes long.
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
-        self._turn.setInterval(TURN_MS)
+        self._turn.setInterval(next(TURNS_MS))
         self._turn.timeout.connect(self.refresh)
         store.frame.connect(self.soon)
         store.selection_changed.connect(self.refresh)
