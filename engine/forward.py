@@ -124,6 +124,13 @@ def keeps_its_past(model: Any) -> bool:
     return asked is None or bool(asked())
 
 
+def general_path(model: Any) -> str:
+    """What GeneralForward does for this model, in words."""
+    if keeps_its_past(model):
+        return "transformers' forward with a dynamic cache"
+    return "transformers' forward, which reads the whole text again for each token (this family keeps no cache)"
+
+
 def _rotary_switch(config: Any) -> tuple[int, bool]:
     """(the length beyond which "longrope" takes another rotary table, 0 for none; whether all is read anew there)."""
     rope = getattr(config, "rope_parameters", None) or {}

@@ -132,6 +132,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
         if n
     ]
     from engine import bandwidth, lean  # they import torch, and this module does not before it must
+    from engine.forward import general_path
 
     reason = lean.why_not(model)
     defaults, default_notes = generation_defaults(located)
@@ -152,9 +153,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
             *default_notes,
         ),
         defaults=defaults,
-        decode_path=lean.SENTENCE
-        if not reason
-        else f"general: transformers' forward with a dynamic cache, since {reason}",
+        decode_path=lean.SENTENCE if not reason else f"general: {general_path(model)}, since {reason}",
     )
     facts = replace(
         facts,

@@ -206,6 +206,11 @@ def _cache_note(skeleton: Skeleton) -> str:
 
 def _notes(blueprint: Blueprint, context: int) -> list[str]:
     notes = []
+    if blueprint.quantisation:
+        notes.append(
+            f"The files are quantised with {blueprint.quantisation}; the weights are counted as if they were not, "
+            "so a load as the files say may need less."
+        )
     if blueprint.context_tokens and context > blueprint.context_tokens:
         notes.append(
             f"{context:,} tokens are more than the model's context of {blueprint.context_tokens:,}: it cannot use them."

@@ -34,6 +34,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "jamba": SIZES | {"num_experts": 2, "num_experts_per_tok": 1, "attn_layer_period": 2, "attn_layer_offset": 1},
     "bamba": SIZES | {"attn_layer_indices": [1, 3], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8},
     "rwkv": {"hidden_size": 64, "num_hidden_layers": 3} | TOKENS,
+    "openai-gpt": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512} | TOKENS,
     "mixtral": SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2},
     "gpt_oss": SIZES | {"head_dim": 16, "sliding_window": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import torch
 
+from engine.blueprint import read_blueprint
 from engine.catalog import resolve
 from engine.control import Control
 from engine.errors import CannotLoad
@@ -122,3 +125,15 @@ def test_a_gguf_loads_and_weighs_what_was_predicted(file):
         assert all(part.measured_bytes == part.predicted_bytes for part in parts)
     finally:
         session.close()
+
+
+def test_a_family_that_is_not_known_is_named(tmp_path):
+    def text(word):
+        return struct.pack("<Q", len(word)) + word.encode()
+
+    file = tmp_path / "strange.gguf"
+    pair = text("general.architecture") + struct.pack("<I", 8) + text("zork")
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + pair)
+    with pytest.raises(CannotLoad) as refused:
+        read_blueprint(str(file))
+    assert "zork" in refused.value.what

@@ -193,3 +193,10 @@ def test_absurd_numbers_are_refused(context, lanes, tmp_path):
 def test_a_config_that_cannot_be_built_is_a_sentence(tmp_path):
     with pytest.raises(CannotLoad):
         estimate(folder_of(tmp_path, LLAMA_7B | {"num_attention_heads": 0}))
+
+
+def test_quantised_files_are_said_to_be_counted_as_if_they_were_not(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "vocab_size": 100, "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert any("fp8" in note for note in estimate(str(tmp_path)).notes)
