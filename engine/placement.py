@@ -117,6 +117,10 @@ def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dic
                 parts=", ".join(_parts(blueprint)[:6]),
             )
         device_map[name] = checked_device(device)
+    for tied, source in (getattr(blueprint.skeleton.model, "all_tied_weights_keys", None) or {}).items():
+        places = [name for name in device_map if _inside(source, name)]
+        if places and not any(_inside(tied, name) for name in device_map):  # lies where its other name is
+            device_map[tied.rpartition(".")[0]] = device_map[max(places, key=len)]
     forgotten = [t for t in tensors if not any(_inside(t, name) for name in device_map)]
     if forgotten:
         parts = list(dict.fromkeys(_part_of(tensor) for tensor in forgotten))

@@ -69,6 +69,14 @@ def test_a_table_that_names_every_part_stands_and_the_rotary_table_comes_along(b
     assert table["model.rotary_emb"] == "cpu"
 
 
+def test_a_tied_head_lies_where_the_embedding_does(tmp_path, no_gpu):
+    settings = {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    parts = {"transformer.wte": "disk", "transformer.wpe": "cpu", "transformer.h.0": "cpu", "transformer.ln_f": "cpu"}
+    table = check_table(tuple(parts.items()), read_blueprint(str(tmp_path)))
+    assert table == parts | {"lm_head": "disk"}
+
+
 def test_a_table_that_forgets_a_part_names_it(blueprint, no_gpu):
     told = refusal(check_table, (("model.embed_tokens", "cpu"), ("model.layers", "cpu")), blueprint)
     assert "2 parts: model.norm, lm_head" in told
