@@ -82,7 +82,7 @@ def refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) ->
             'Write "float32", "bfloat16" or "float16" for dtype in config.json.',
             dtype=repr(dtype)[:60],
         )
-    _refuse_quantisation(raw)
+    _refuse_unknown_quantisation(raw)
 
 
 def _unknown_family(family: str, made_with: object) -> CannotLoad:
@@ -122,7 +122,7 @@ def quantisation_method(raw: dict[str, Any]) -> str:
     return str(told.get("quant_method") or "without a name")
 
 
-def _refuse_quantisation(raw: dict[str, Any]) -> None:
+def _refuse_unknown_quantisation(raw: dict[str, Any]) -> None:
     method = quantisation_method(raw)
     if not method:
         return
@@ -135,6 +135,10 @@ def _refuse_quantisation(raw: dict[str, Any]) -> None:
             "A newer transformers may know it; otherwise take another version of this model.",
             method=method[:80],
         )
+
+
+def refuse_missing_kernels(method: str) -> None:
+    """Whether the package that runs this quantisation is here; an estimate needs none. Raises CannotLoad (LOD-5)."""
     package = _PACKAGES.get(method, "")
     try:
         missing = bool(package) and importlib.util.find_spec(package) is None

@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.blueprint import FLOATS, Blueprint, read_blueprint
 from engine.catalog import Located, resolve
+from engine.config_checks import refuse_missing_kernels
 from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, WorkbenchError
 from engine.events import LOAD_STAGES, Event, LoadProgress
@@ -96,6 +97,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     _prepare_libraries(leave_one_core)
     stages.began = time.perf_counter()  # a stage's time is the model's, not the libraries'
     blueprint = read_blueprint(located, plan.trust_remote_code, files, plan.tie_lm_head)
+    refuse_missing_kernels(blueprint.quantisation)
     precision, float_dtype = blueprint.chosen(precision)
     _refuse_precision(precision, plan.precision, blueprint)
     tokenizer, tokenizer_notes = load_tokenizer(blueprint)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from engine.blueprint import end_sources, licence_of, parameters_per_token, read_blueprint
+from engine.config_checks import refuse_missing_kernels
 from engine.errors import CannotLoad
 from engine.memory import estimate
 
@@ -87,8 +88,6 @@ def test_a_broken_config_is_a_sentence(text, word, folder):
         ({"num_hidden_layers": -1}, "no layers"),
         ({"quantization_config": {"quant_method": "magic"}}, "magic"),
         ({"quantization_config": {"bits": 4}}, "without a name"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptqmodel"),
-        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "awq"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification"),
     ],
 )
@@ -110,6 +109,15 @@ def test_a_wrong_value_is_a_sentence(changes, word, folder):
 )
 def test_what_writes_no_text_is_refused(settings, word, folder):
     assert word in told(folder(settings))
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_a_quantised_model_is_estimated_without_its_kernels_and_loaded_only_with_them(method, folder):
+    assert read_blueprint(folder(quantization_config={"quant_method": method, "bits": 4})).quantisation == method
+    with pytest.raises(CannotLoad) as refused:
+        refuse_missing_kernels(method)
+    assert "gptqmodel" in refused.value.what
+    refuse_missing_kernels("")
 
 
 def test_code_that_comes_with_a_model_is_named_and_never_run(folder, tmp_path):
