@@ -122,7 +122,9 @@ def _raw_notes(session: Session, prompt: str) -> list[str]:
 
 def _chat_ids(session: Session, prompt: str, system: str | None, markers_as_text: bool) -> tuple[list[int], list[str]]:
     if not session.facts.has_chat_template:
-        raise PromptRefused("This model has no chat template, so it knows no chat.", "Switch to raw text (--raw in a command).")
+        raise PromptRefused(
+            "This model has no chat template, so it knows no chat.", "Switch to raw text (--raw in a command)."
+        )
     notes: list[str] = []
     typed = _typed_markers(session, f"{prompt}\n{system or ''}")
     as_text = bool(typed) and markers_as_text
