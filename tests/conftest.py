@@ -43,6 +43,8 @@ def no_thread_or_window_is_left(request):
     before = python_threads()
     yield
     left = python_threads() - before
+    if left:
+        gc.collect()  # the loader's reading threads end when their pool, which is in a cycle, is collected
     for thread in left:
         thread.join(WAIT_S)
     alive = [thread.name for thread in left if thread.is_alive()]

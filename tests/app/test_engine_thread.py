@@ -91,7 +91,7 @@ def test_a_window_closes_in_each_state_and_its_thread_ends(state, make_window, u
     )
     window.start()
     if state == "load":
-        until(lambda: window.store.load_progress is not None)
+        until(lambda: window.engine.busy == "load")
     else:
         until(lambda: window.store.facts is not None and not window.engine.busy)
     if state == "prefill":
@@ -204,11 +204,12 @@ def sent_across(qtbot, values, keep=True):
 def test_two_hundred_thousand_events_leave_the_counts_of_true_and_none(qtbot):
     """THR-1: some versions of PySide6 lose a reference with every bool and None."""
     values = [True, None, (True, None)] * 66_667
+    gc.collect()  # what other tests left behind holds both, too
     before = sys.getrefcount(True), sys.getrefcount(None)
     sent_across(qtbot, values, keep=False)
     after = sys.getrefcount(True), sys.getrefcount(None)
     # Since Python 3.12 these objects are immortal and the counts do not move at all.
-    assert all(abs(a - b) < 1000 for a, b in zip(after, before, strict=True)), (before, after)
+    assert all(abs(a - b) < 10_000 for a, b in zip(after, before, strict=True)), (before, after)
 
 
 def test_objects_arrive_as_they_are_in_the_receivers_thread(qtbot):
