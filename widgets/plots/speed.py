@@ -47,7 +47,7 @@ class SpeedPlot(Plot):
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(store, "", parent)
-        self.set_title(self.tr("Speed (tokens per second)"), self.tr("Speed"))
+        self.set_title(self.tr("Speed"))
         self.title_label.setToolTip(
             self.tr(
                 "Line: decode, the mean of the last {window} tokens' forward and sampling time; measured. Pale line: "
