@@ -101,7 +101,7 @@ class MemoryPlot(Plot):
             ("weights", GROUND, self.tr("weights")),
             ("kv_cache", GROUND, self.tr("cache")),
             ("ink", DOTTED, self.tr("predicted")),
-            *self._reading_words(),
+            *(self._reading_words() if self._readings else ()),
         )
         places = [place for place, _ in self._readings]
         tops.append(self._draw_readings(places, [reading for _, reading in self._readings]))
