@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import RunFailed
+from engine.errors import RunFailed, SettingsRefused
 from engine.settings import LoadPlan, precision_named
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.tokens < 4 or args.rounds < 1:
-        raise RunFailed("A round needs at least 4 tokens, and there is at least one.", "Give larger numbers.")
+        raise SettingsRefused("A round needs at least 4 tokens, and there is at least one.", "Give larger numbers.")
     from engine import measure
     from engine.bandwidth import read_bandwidth
     from engine.control import Control
@@ -103,7 +103,6 @@ def run(args: argparse.Namespace) -> int:
             f"  10,000 tokens in the window: {window['text_grown_bytes'] / 1e6:.0f} MB, "
             f"a repaint {window['repaint_ms']:.1f} ms"
         )
-    _llama_cpp(table)
     if args.json:
         print(json.dumps(figures))
     return 0
@@ -156,12 +155,3 @@ def _child(command: list[str]) -> dict[str, Any]:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise RunFailed("A measurement failed: {said}", "See the log.", said=last[:300])
     return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def _llama_cpp(table: _Table) -> None:
-    try:
-        import llama_cpp  # noqa: F401
-    except ImportError:
-        table.say("  llama.cpp: not measured (llama-cpp-python is not installed)")
-    else:
-        table.say("  llama.cpp: installed, not compared in this version")
