@@ -147,7 +147,7 @@ def test_a_library_that_cannot_be_interrupted_holds_no_window_back(make_window, 
 
     monkeypatch.setattr(engine.loop._Running, "decode", slow)
     window.start_run()
-    until(lambda: window.store.current is not None and len(window.store.current.tokens) >= 3)
+    until(lambda: len(steps) == 4 and len(window.store.current.tokens) >= 3)
     with pytest.raises(Left, match="0"):
         window.engine.close()
     (path,) = tmp_path.glob("*.jsonl")
