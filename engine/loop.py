@@ -18,7 +18,8 @@ from engine.control import Control
 from engine.draw import draw
 from engine.errors import Cancelled, RunFailed, WorkbenchError
 from engine.events import EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
-from engine.forward import forward_of
+from engine.forward import GeneralForward, forward_of
+from engine.lean import LeanForward
 from engine.prompt import PreparedPrompt, end_tokens, prepare
 from engine.sampling import Decision, History, decide
 from engine.session import Session
@@ -50,6 +51,7 @@ class Lane:
     first_token_s: float = 0.0
     last_token_s: float = 0.0
     waited_s: float = 0.0  # for a pace or a pause, since the first token
+    over: bool = False
 
     @property
     def step(self) -> int:
@@ -115,7 +117,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
         # The frames hold tensors; nothing of the exception may outlive this block (MEM-22).
         error.__traceback__ = error.__cause__ = error.__context__ = None
         for lane in lanes:
-            yield run.end(lane, "error", failed.what, failed.fix)
+            if not lane.over:  # others may have ended in the same round
+                yield run.end(lane, "error", failed.what, failed.fix)
 
 
 def explained(error: Exception) -> WorkbenchError:
@@ -161,19 +164,21 @@ def _run_start(
 class _Running:
     """What stays the same while the lanes of one request run."""
 
+    forward: GeneralForward | LeanForward  # made by `prefill`
+
     def __init__(
         self, session: Session, request: Request, prepared: PreparedPrompt, ends: set[int], control: Control
     ) -> None:
         self.session, self.request, self.prepared, self.ends, self.control = session, request, prepared, ends, control
-        longest = len(prepared.ids) + min(request.max_new_tokens, AHEAD_TOKENS)
-        context = session.facts.context_tokens
-        self.forward = forward_of(session, min(longest, context) if context else longest)
         self.prefill_ms = self.forward_ms = 0.0
         self.kv_bytes = self.kv_allocated_bytes = 0  # one lane's, after the newest forward
 
     def prefill(self, started: float) -> Iterator[Event]:
         """Reads the prompt in chunks; its value is the last logits, float32 [vocab], or None when cancelled."""
         ids, done, chunk = self.prepared.ids, 0, FIRST_CHUNK_TOKENS
+        longest = len(ids) + min(self.request.max_new_tokens, AHEAD_TOKENS)
+        context = self.session.facts.context_tokens
+        self.forward = forward_of(self.session, min(longest, context) if context else longest)
         if self.forward.in_one_piece(len(ids)):
             chunk = len(ids)
         logits: np.ndarray | None = None
@@ -280,6 +285,7 @@ class _Running:
         if lane.stop.matched and reason in ("eos", "length", "context full"):
             reason = "stop string"  # half a character became whole only now
         lane.pieces.append(tail)
+        lane.over = True
         decode_s = lane.last_token_s - lane.first_token_s - lane.waited_s if lane.step > 1 else 0.0
         return RunEnd(
             run_id=self.request.run_id,

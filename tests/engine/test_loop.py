@@ -19,6 +19,7 @@ from engine.forward import GeneralForward, forward_of
 from engine.lean import LeanForward
 from engine.loading import load
 from engine.loop import generate
+from engine.sampling import decide
 from engine.settings import LoadPlan, Request, SamplingSettings
 from tests.tiny_models import tiny_folder
 
@@ -380,3 +381,28 @@ def test_the_shown_text_is_the_record_and_the_shares_make_one(sessions, seed, te
         assert sum(c.raw for c in token.candidates) + raw == pytest.approx(1, abs=1e-6)
         assert sum(c.final or 0 for c in token.candidates) + final == pytest.approx(1, abs=1e-6)
         assert all((c.final is None) == (c.cut_by is not None) for c in token.candidates)
+
+
+def test_a_lane_that_ended_in_the_round_of_a_failure_ends_once(sessions, monkeypatch):
+    calls = []
+
+    def failing(*arguments, **named):
+        calls.append(1)
+        if len(calls) == 6:
+            raise ValueError("unforeseen")
+        return decide(*arguments, **named)
+
+    monkeypatch.setattr("engine.loop.decide", failing)
+    request = Request(1, "a", raw=True, lanes=(GREEDY, GREEDY), max_new_tokens=3, ignore_ends=True)
+    ends = [event for event in run(sessions("llama"), request) if isinstance(event, RunEnd)]
+    assert [(end.lane, end.reason, end.new_tokens) for end in ends] == [(0, "length", 3), (1, "error", 2)]
+
+
+def test_no_memory_for_the_cache_ends_every_lane_with_a_sentence(sessions, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("engine.loop.forward_of", full)
+    events = run(sessions("llama"), Request(1, "a", raw=True, lanes=(GREEDY, GREEDY)))
+    ends = [event for event in events if isinstance(event, RunEnd)]
+    assert [(end.reason, end.sentence) for end in ends] == [("error", "The memory is full.")] * 2
