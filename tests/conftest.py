@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 import threading
+import traceback
 
 # Before Qt, platformdirs or a hub library is imported: no display, no network, and nobody's own settings or logs.
 os.environ["QT_QPA_PLATFORM"] = os.environ.get("QT_QPA_PLATFORM") or "offscreen"
@@ -38,16 +40,27 @@ def python_threads() -> set[threading.Thread]:
     }
 
 
+def waits_in_a_pool(thread: threading.Thread) -> bool:
+    """A library keeps such a thread for its next work (ours has no pools); one that still works is left behind."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_filename.endswith(("queue.py", "threading.py")):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "_worker" and "concurrent" in frame.f_code.co_filename
+
+
+def where_is(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)[-4:]) if frame is not None else "gone"
+
+
 @pytest.fixture(autouse=True)
 def no_thread_or_window_is_left(request):
     before = python_threads()
     yield
-    left = python_threads() - before
-    if left:
-        gc.collect()  # the loader's reading threads end when their pool, which is in a cycle, is collected
+    left = {thread for thread in python_threads() - before if not waits_in_a_pool(thread)}
     for thread in left:
         thread.join(WAIT_S)
-    alive = [thread.name for thread in left if thread.is_alive()]
+    alive = [(thread.name, where_is(thread)) for thread in left if thread.is_alive()]
     assert not alive, f"threads left running: {alive}"
     if "qapp" in request.fixturenames:
         _no_qt_leftovers()
