@@ -101,30 +101,16 @@ def decide(
         raise broken_logits(step, precision)
     raw_lse = top + math.log(weight)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
-
-    ranking, final_entropy = raw, entropy
-    adjusted = penalised(logits, history, settings)
-    if adjusted is not None:
-        ranking = Ranking(adjusted)
-        top, weight, final_entropy = _spread(adjusted, 1.0)
-        stages.append(StageFigures("penalties", int(logits.size), top + math.log(weight)))
-    kept = int(logits.size)
-    values, banned = _without_repeats(ranking.values, history, settings)
-    if settings.no_repeat_ngram_size:
-        if banned.size:
-            ranking = Ranking(values)
-            top, weight, final_entropy = _spread(values, 1.0)
-        kept -= banned.size
-        stages.append(StageFigures("no_repeat_ngram", kept, top + math.log(weight)))
+    funnel, adjusted, banned, before = _adjusted(raw, (top, weight, entropy), history, settings)
+    stages += before
 
     if settings.greedy:
-        chosen = int(ranking.first(1)[0])
+        chosen = int(funnel.ranking.first(1)[0])
         cuts = _no_cuts
         final_entropy, low, high, final_logprob = 0.0, 0.0, 1.0, 0.0
     else:
         if u is None:
             raise ValueError("a draw is needed unless the temperature is 0")
-        funnel = _Funnel(ranking, top, weight, kept, settings.temperature, final_entropy)
         stages += funnel.run(settings)
         chosen, low, high, final_logprob = funnel.pick(u)
         cuts, final_entropy = funnel.cut_codes, funnel.entropy()
@@ -153,6 +139,29 @@ def decide(
         draw_low=low,
         draw_high=high,
     )
+
+
+def _adjusted(
+    raw: Ranking, spread: tuple[float, float, float], history: History, settings: SamplingSettings
+) -> tuple[_Funnel, np.ndarray | None, np.ndarray, list[StageFigures]]:
+    """What stands before temperature: penalties and the n-gram ban.
+
+    spread: that of the raw logits. Returns the funnel that temperature and filters go on with, the penalised logits
+    (None where no penalty applies), the banned ids, and the figures of the stages that are on.
+    """
+    ranking, kept, stages = raw, int(raw.values.size), []
+    adjusted = penalised(raw.values, history, settings)
+    if adjusted is not None:
+        ranking, spread = Ranking(adjusted), _spread(adjusted, 1.0)
+        stages.append(StageFigures("penalties", kept, spread[0] + math.log(spread[1])))
+    values, banned = _without_repeats(ranking.values, history, settings)
+    if settings.no_repeat_ngram_size:
+        if banned.size:
+            ranking, spread = Ranking(values), _spread(values, 1.0)
+        kept -= int(banned.size)
+        stages.append(StageFigures("no_repeat_ngram", kept, spread[0] + math.log(spread[1])))
+    top, weight, entropy = spread
+    return _Funnel(ranking, top, weight, kept, settings.temperature, entropy), adjusted, banned, stages
 
 
 def broken_logits(step: int, precision: str = "") -> RunFailed:
@@ -380,11 +389,7 @@ def final_probabilities(logits: np.ndarray, history: History, settings: Sampling
     if settings.greedy:
         result[decide(logits, history, settings, None).token_id] = 1.0
         return result
-    adjusted = penalised(logits, history, settings)
-    values = logits if adjusted is None else adjusted
-    values, banned = _without_repeats(values, history, settings)
-    top, weight, entropy = _spread(values, 1.0)
-    funnel = _Funnel(Ranking(values), top, weight, logits.size - banned.size, settings.temperature, entropy)
+    funnel, *_ = _adjusted(Ranking(logits), _spread(logits, 1.0), history, settings)
     funnel.run(settings)
     for ids, weights in funnel._growing():
         result[ids] = weights
