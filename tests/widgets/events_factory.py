@@ -11,6 +11,8 @@ import numpy as np
 from engine import events as ev
 from engine.sampling import History, decide, final_probabilities
 from engine.settings import SamplingSettings
+from widgets import theme
+from widgets.run_store import RunStore
 
 VOCAB = 49_152
 RIVER = (
@@ -188,3 +190,18 @@ def river(settings: SamplingSettings | None = None) -> list[ev.TokenEvent]:
         token(len(made), " river", prob=0.46 * scale, others=others, settings=settings, u=0.231, history=[12, 19])
     )
     return made
+
+
+def shown(qtbot, kind, events, size, end=None):
+    """A store and a view of it on the screen, with a run's start and events taken in; None for an empty store."""
+    theme.set_mode("light")
+    store = RunStore()
+    view = kind(store)
+    qtbot.addWidget(view)
+    view.resize(*size)
+    view.show()
+    if events is not None:
+        for event in (start(), *events, *([end] if end is not None else [])):
+            store.take(event)
+    store.frame.emit()
+    return store, view

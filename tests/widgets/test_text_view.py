@@ -9,7 +9,6 @@ from PySide6.QtGui import QGuiApplication
 from engine import events as ev
 from tests.widgets import events_factory as make
 from widgets import theme
-from widgets.run_store import RunStore
 from widgets.text_canvas import SLICE
 from widgets.text_painter import end_word
 from widgets.text_view import TextView
@@ -18,20 +17,7 @@ HOSTILE = ["<s>", "<b>x</b>", " if a<b and c>d", " \x1b[31mred\x1b[0m", " &lt;",
 
 
 def shown(qtbot, events, *, end=None, size=(560, 360)):
-    theme.set_mode("light")
-    store = RunStore()
-    view = TextView(store)
-    qtbot.addWidget(view)
-    view.resize(*size)
-    view.show()
-    if events is not None:
-        store.take(make.start())
-        for event in events:
-            store.take(event)
-        if end is not None:
-            store.take(end)
-    store.frame.emit()
-    return store, view
+    return make.shown(qtbot, TextView, events, size, end)
 
 
 def place(view, step) -> QPoint:

@@ -9,23 +9,11 @@ from PySide6.QtGui import QImage
 
 from tests.widgets import events_factory as make
 from widgets import theme
-from widgets.run_store import RunStore
 from widgets.timeline import Timeline
 
 
 def shown(qtbot, events, width=629):
-    theme.set_mode("light")
-    store = RunStore()
-    view = Timeline(store)
-    qtbot.addWidget(view)
-    view.resize(width, 120)
-    view.show()
-    if events is not None:
-        store.take(make.start())
-        for event in events:
-            store.take(event)
-    store.frame.emit()
-    return store, view
+    return make.shown(qtbot, Timeline, events, (width, 120))
 
 
 def centre(bars, step):

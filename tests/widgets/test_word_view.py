@@ -14,7 +14,6 @@ from engine.settings import SamplingSettings
 from tests.widgets import events_factory as make
 from widgets import theme
 from widgets.draw_bar import segments
-from widgets.run_store import RunStore
 from widgets.word_view import WordView, others_texts
 
 
@@ -29,18 +28,7 @@ def still():
 
 
 def shown(qtbot, events, size=(380, 600)):
-    theme.set_mode("light")
-    store = RunStore()
-    view = WordView(store)
-    qtbot.addWidget(view)
-    view.resize(*size)
-    view.show()
-    if events is not None:
-        store.take(make.start())
-        for event in events:
-            store.take(event)
-    store.frame.emit()
-    return store, view
+    return make.shown(qtbot, WordView, events, size)
 
 
 def row(view, label):
