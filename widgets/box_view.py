@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
+from widgets.boxes import PAGES
 from widgets.format import (
     bytes_text,
     count_text,
@@ -31,7 +32,9 @@ MOST_TOKENS = 400  # of a prompt, listed with their ids
 
 
 class BoxView(Panel):
-    """One box at a time; `show_box` chooses it."""
+    """One box at a time; `show_box` chooses it. Boxes in `PAGES` have a page of their own, others a table of facts."""
+
+    asked = Signal(object)  # a page's question to the engine, frozen
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -46,8 +49,11 @@ class BoxView(Panel):
         self._area.setWidgetResizable(True)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._area.setAccessibleName(self.tr("What this step of the pipeline knows"))
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self._area)
+        self._pages: dict[str, QWidget] = {}
         self.body.addWidget(self.about)
-        self.body.addWidget(self._area, 1)
+        self.body.addWidget(self._stack, 1)
         self._rows = {
             "blueprint": self._blueprint,
             "skeleton": self._skeleton,
@@ -75,6 +81,15 @@ class BoxView(Panel):
             self._shown = ()
             self.refresh()
 
+    def page(self, name: str) -> QWidget | None:
+        """The page of a box, made when first asked for; None where the box has the table of facts."""
+        if name in PAGES and name not in self._pages:
+            page = self._pages[name] = PAGES[name](self.store)  # type: ignore[call-arg]
+            self._stack.addWidget(page)
+            if hasattr(page, "asked"):
+                page.asked.connect(self.asked)
+        return self._pages.get(name)
+
     def rows(self) -> list[Fact]:
         """What the shown box knows: name, value, and where the value comes from."""
         facts, run = self.store.shown_facts, self.store.current
@@ -83,8 +98,12 @@ class BoxView(Panel):
         return self._rows[self.box]()
 
     def refresh(self) -> None:
+        if self.box in PAGES:
+            self._refresh_page()
+            return
         if not self.isVisible() and self._shown:
             return  # showing it reads again
+        self._stack.setCurrentWidget(self._area)
         rows = self.rows()
         tokens = self._prompt_tokens()
         state = (self.box, tuple(rows), tokens, title(self.box, self.store))
@@ -103,6 +122,16 @@ class BoxView(Panel):
         place = self._area.verticalScrollBar().value() if same_box else 0
         self._area.setWidget(self._table(rows, tokens))
         self._area.verticalScrollBar().setValue(place)
+
+    def _refresh_page(self) -> None:
+        self._shown = ()
+        self.set_title(title(self.box, self.store))
+        self.about.setText(tooltip(self.box))
+        if self.isVisible():
+            page = self.page(self.box)
+            assert page is not None
+            self._stack.setCurrentWidget(page)
+            page.refresh()  # type: ignore[attr-defined]
 
     def showEvent(self, event) -> None:
         super().showEvent(event)
