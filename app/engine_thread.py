@@ -20,7 +20,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
-from engine.events import EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
+from engine.events import Answered, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
 from engine.settings import LoadPlan, Request
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ class PreviewJob:
 class EstimateJob:
     plan: LoadPlan
     context_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskJob:
+    question: object  # one of engine/inside.py
+    control: Control
 
 
 def told(error: Exception, during: str) -> EngineError:
@@ -171,6 +177,20 @@ class Worker(QObject):
             self.estimated.emit(told(error, "estimate"))
 
     @Slot(object)
+    def ask(self, job: AskJob) -> None:
+        found: object = None  # as it stays where a load or run was waiting
+        try:
+            if not job.control.cancelled():
+                from engine.answers import answer
+
+                found = answer(job.question, self.session, job.control)
+        except Cancelled:
+            pass
+        except Exception as error:  # a thread's edge
+            found = told(error, "question")
+        self.event.emit(Answered(job.question, found))
+
+    @Slot(object)
     def find_models(self, folders: tuple[str, ...]) -> None:
         try:
             from engine.catalog import find_models
@@ -241,6 +261,7 @@ class Engine(QObject):
     _run = Signal(object)
     _preview = Signal(object)
     _estimate = Signal(object)
+    _ask = Signal(object)
     _find_models = Signal(object)
     busy_changed = Signal(object)  # "", "load", "run", "unload"
 
@@ -255,9 +276,11 @@ class Engine(QObject):
         self._run.connect(self.worker.run)
         self._preview.connect(self.worker.preview)
         self._estimate.connect(self.worker.estimate)
+        self._ask.connect(self.worker.ask)
         self._find_models.connect(self.worker.find_models)
         self.worker.finished.connect(self._became_free)
         self._control = Control()
+        self._questions = Control()  # cancelled as soon as something else begins
         self._pace_s = 0.0
         self.busy = ""
         self._next: Callable[[], None] | None = None  # a load or unload that waits for what it interrupted
@@ -341,6 +364,11 @@ class Engine(QObject):
     def estimate(self, job: EstimateJob) -> None:
         self._estimate.emit(job)
 
+    @Slot(object)
+    def ask(self, question: object) -> None:
+        """A view's question; the answer comes as an `Answered`. One that would hold up a load or run is broken off."""
+        self._ask.emit(AskJob(question, self._questions))
+
     def find_models(self, folders: tuple[str, ...]) -> None:
         self._find_models.emit(folders)
 
@@ -351,6 +379,7 @@ class Engine(QObject):
         self._closed = True
         self._next = None
         self._control.cancel()
+        self._questions.cancel()
         self._thread.quit()
         if not self._thread.wait(WAIT_ON_CLOSE_MS):
             # Importing torch or one large forward cannot be broken off. The record is whole up to here.
@@ -364,6 +393,8 @@ class Engine(QObject):
 
     def _start(self, what: str) -> None:
         self._control = Control()
+        self._questions.cancel()
+        self._questions = Control()
         self.busy = what
         self.busy_changed.emit(what)
 

@@ -236,6 +236,7 @@ class MainWindow(QMainWindow):
 
     @Slot(object)
     def estimate(self, plan: LoadPlan) -> None:
+        self.store.inside.choose(plan)
         self.engine.estimate(EstimateJob(plan, None))
 
     @Slot(object)

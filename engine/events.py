@@ -11,6 +11,21 @@ from array import array
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.inside import (  # noqa: F401  views import what the engine says from here
+    BINS,
+    CodeFile,
+    Histogram,
+    HistogramQuestion,
+    Leaf,
+    Module,
+    Outline,
+    OutlineQuestion,
+    ShardRead,
+    TensorRow,
+    TrustQuestion,
+    WeightsQuestion,
+    WeightsTable,
+)
 from engine.settings import SamplingSettings
 
 # ---------------------------------------------------------------- loading
@@ -336,6 +351,14 @@ class EngineError:
     trace: str = ""  # for the log
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a view's question: Outline, WeightsTable, Histogram, …, or why there is none."""
+
+    question: object
+    answer: object
+
+
 # ---------------------------------------------------------------- readings
 
 
@@ -492,4 +515,9 @@ Event = (
     | RunEnd
     | EngineError
     | MemoryReading
+    | Outline
+    | ShardRead
+    | WeightsTable
+    | TrustQuestion
+    | Answered
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine import events as ev
+from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
 READINGS_KEPT = 3600  # one an half second: half an hour
@@ -80,6 +81,7 @@ class RunStore(QObject):
         self.facts: ev.SessionFacts | None = None
         self.load_progress: ev.LoadProgress | None = None
         self.load_stages: dict[str, ev.LoadProgress] = {}
+        self.inside = Inside()
         self.readings: list[ev.MemoryReading] = []
         self.error: ev.EngineError | None = None
         self.activity = "idle"  # "idle", "loading", "prefill", "decode", "paused"
@@ -96,6 +98,8 @@ class RunStore(QObject):
 
     def take(self, event: ev.Event) -> None:
         """Takes one event in. Cheap: appends and marks stale."""
+        if not isinstance(event, ev.TokenEvent):
+            self.inside.take(event, self.activity == "loading")
         match event:
             case ev.TokenEvent():
                 run = self._by_key.get((event.run_id, event.lane))
@@ -186,6 +190,11 @@ class RunStore(QObject):
     def shown_facts(self) -> ev.SessionFacts | None:
         """The model behind what is shown: that of the current run (a replay brings its own), else the loaded one."""
         return (self.current.facts if self.current is not None else None) or self.facts
+
+    @property
+    def subject(self) -> Subject:
+        """The model whose inside the pages of loading show."""
+        return self.inside.subject(self.activity, self.shown_facts, self.facts)
 
     def run(self, key: tuple[int, int]) -> Run | None:
         return self._by_key.get(key)

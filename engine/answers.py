@@ -1,0 +1,45 @@
+"""Answers to views' questions about a model's inside, given in the engine's thread while nothing else goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.control import Control
+from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
+
+if TYPE_CHECKING:
+    from engine.blueprint import Blueprint
+    from engine.session import Session
+
+
+def answer(question: object, session: Session | None, control: Control) -> object:
+    """The answer to a question of engine/inside.py. Raises CannotLoad, and Cancelled once the control says so.
+
+    session: the loaded model, which answers from memory where the question is about it.
+    """
+    match question:
+        case OutlineQuestion():
+            from engine.outline import outline
+            from engine.settings import precision_named
+
+            blueprint = _blueprint(question.model, session)
+            return outline(blueprint, *blueprint.chosen(precision_named(question.precision)))
+        case WeightsQuestion():
+            from engine.weights_view import table_from_files
+
+            return table_from_files(_blueprint(question.model, session))
+        case HistogramQuestion():
+            from engine.weights_view import histogram
+
+            return histogram(question, session, control.cancelled)
+    raise TypeError(f"nobody answers {type(question).__name__}")
+
+
+def _blueprint(model: str, session: Session | None) -> Blueprint:
+    from engine.blueprint import read_blueprint
+    from engine.catalog import resolve
+
+    located = resolve(model)
+    if session is not None and session.model is not None and session.blueprint.located.path == located.path:
+        return session.blueprint
+    return read_blueprint(located)
