@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 from engine.errors import CannotLoad
 from engine.events import ModelChoice
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _GGUF_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
+DEEPEST = 3  # folders below a chosen one: maker/model/version
+MOST_FOLDERS = 5000  # looked at under chosen folders: someone may choose a whole disk
 WEIGHT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
@@ -54,14 +58,14 @@ def resolve(model: str) -> Located:
         ) from None
     if exists:
         return _resolve_file(path) if path.is_file() else _resolve_folder(path, path.resolve().name or text, "folder")
-    if _HUB_ID.fullmatch(text) and not text.endswith(".gguf"):
+    if HUB_ID.fullmatch(text) and not text.endswith(".gguf"):
         snapshot = cached_snapshot(text)
         if snapshot is not None:
             return _resolve_folder(snapshot, text.rpartition("/")[2], "cache")
         if "/" in text:
             raise CannotLoad(
                 "{model} is not on this computer.",
-                "Download it first (hf download {model}), or give the folder that holds it.",
+                "Download it first (File, Models, or hf download {model}), or give the folder that holds it.",
                 model=text,
             )
     raise CannotLoad(
@@ -114,7 +118,8 @@ def _resolve_folder(folder: Path, name: str, kind: str) -> Located:
 
 
 def _refuse_gguf_part(path: Path) -> None:
-    if (part := _GGUF_PART.search(path.name)) and int(part[1]) > 1:
+    part = _GGUF_PART.search(path.name)
+    if part and int(part[1]) > 1:
         raise CannotLoad(
             "{name} is one of {count} parts of a GGUF file.",
             "Join the parts first (llama-gguf-split --merge), then load the whole file.",
@@ -143,7 +148,10 @@ def hub_cache() -> Path:
 
 def cached_snapshot(hub_id: str) -> Path | None:
     """The snapshot folder of a cached hub id (its main branch, else the newest), or None if it is not cached."""
-    repository = hub_cache() / ("models--" + hub_id.replace("/", "--"))
+    return _snapshot(hub_cache() / repository_name(hub_id))
+
+
+def _snapshot(repository: Path) -> Path | None:
     snapshots = repository / "snapshots"
     try:
         revision = (repository / "refs" / "main").read_text().strip()
@@ -161,67 +169,112 @@ def cached_snapshot(hub_id: str) -> Path | None:
 def find_models(extra_folders: Iterable[str | Path] = ()) -> list[ModelChoice]:
     """The models that are here: the default, the hub's cache, and what lies in or under the extra folders.
 
-    Facts come from config.json alone, and a broken folder is left out or listed without them, never an error.
+    Facts come from config.json and from the headers of the weights. What is broken is listed with its `problem`,
+    a download that broke off too; a folder that holds nothing of a model is left out.
     """
+    from engine.hub_store import unfinished
+    from engine.model_facts import broken
+
     choices: list[ModelChoice] = []
-    try:
-        located = _resolve_default()
-        choices.append(_choice(located, "default"))
-    except (CannotLoad, ImportError):
-        pass
-    try:
-        repositories = sorted(hub_cache().glob("models--*"))
-    except OSError:
-        repositories = []
-    for repository in repositories:
-        hub_id = repository.name.removeprefix("models--").replace("--", "/")
-        snapshot = cached_snapshot(hub_id)
-        if snapshot is not None:
-            choices += _choices_in(snapshot, hub_id, "cache")
+    with contextlib.suppress(CannotLoad, ImportError):
+        choices += _choices_in(_resolve_default().folder, "default", "default")
+    choices += _cached_choices(hub_cache())
+    for download in unfinished():
+        error = CannotLoad(
+            "The download of {name} is not finished: {done} of {total} MB are here.",
+            "Let it go on: it stands under “on the hub”.",
+            name=download.name,
+            done=f"{download.done_bytes / 1e6:,.0f}",
+            total=f"{download.total_bytes / 1e6:,.0f}",
+        )
+        name = download.hub_id.rpartition("/")[2]
+        where = hub_cache() / repository_name(download.hub_id)
+        choices.append(broken(name, f"{download.hub_id}#{download.name}", "cache", where, error, download.hub_id))
+    seen: set[Path] = set()
     for folder in map(Path, extra_folders):
-        choices += _choices_in(folder, str(folder), "folder")
-        try:
-            below = sorted(path for path in folder.iterdir() if path.is_dir())
-        except OSError:
-            continue
-        for path in below:
-            choices += _choices_in(path, str(path), "folder")
+        choices += _choices_under(folder, DEEPEST, seen)
     unique: dict[str, ModelChoice] = {}
     for choice in choices:
         unique.setdefault(choice.model, choice)
     return list(unique.values())
 
 
-def _choices_in(folder: Path, model: str, kind: str) -> list[ModelChoice]:
+def repository_name(hub_id: str) -> str:
+    """The name of a model's folder in the hub's cache."""
+    return "models--" + hub_id.replace("/", "--")
+
+
+def _cached_choices(cache: Path) -> list[ModelChoice]:
+    choices: list[ModelChoice] = []
     try:
-        if (folder / "config.json").is_file():
-            return [_choice(Located(Path(model).name, folder, kind), model)]
-        return [_choice(Located(file.stem, folder, "gguf", file.name), str(file)) for file in gguf_files(folder)]
+        repositories = sorted(cache.glob("models--*"))
     except OSError:
         return []
+    for repository in repositories:
+        hub_id = repository.name.removeprefix("models--").replace("--", "/")
+        snapshot = _snapshot(repository)
+        if snapshot is not None:
+            # A hub id is looked up in the one cache; elsewhere the folder itself is what can be loaded.
+            model = hub_id if cache == hub_cache() else str(snapshot)
+            named = Located(hub_id.rpartition("/")[2], snapshot, "cache")
+            choices += [replace(choice, hub_id=hub_id) for choice in _choices_in(snapshot, model, "cache", named.name)]
+    return choices
 
 
-def _choice(located: Located, model: str) -> ModelChoice:
-    files = [located.path] if located.gguf else [f for f in located.folder.iterdir() if f.suffix in WEIGHT_ENDINGS]
-    config = {} if located.gguf else read_json_quietly(located.folder / "config.json")
-    inner: dict = config["text_config"] if isinstance(config.get("text_config"), dict) else {}
-    context = config.get("max_position_embeddings") or inner.get("max_position_embeddings") or config.get("n_positions")
-    template = (located.folder / "chat_template.jinja").is_file() or bool(
-        read_json_quietly(located.folder / "tokenizer_config.json").get("chat_template")
-    )
-    quantised = config.get("quantization_config")
-    precision = quantised.get("quant_method") if isinstance(quantised, dict) else None
-    return ModelChoice(
-        name=located.name,
-        model=model,
-        kind=located.kind,
-        size_bytes=sum(file.stat().st_size for file in files if file.exists()),
-        family=str(config.get("model_type") or ("gguf" if located.gguf else "")),
-        precision=str(precision or config.get("dtype") or config.get("torch_dtype") or ""),
-        context_tokens=context if isinstance(context, int) else None,
-        has_chat_template=None if located.gguf else template,
-        pickle_only=bool(files) and not any(f.suffix in (".safetensors", ".gguf") for f in files),
-    )
+def _choices_under(folder: Path, depth: int, seen: set[Path]) -> list[ModelChoice]:
+    """What lies in a folder, else in the folders below it, each once, in the order of their names."""
+    try:
+        real = folder.resolve()
+        if real in seen or not folder.is_dir():
+            return []
+        seen.add(real)
+        if any(folder.glob("models--*")):
+            return _cached_choices(folder)
+        if choices := _choices_in(folder, str(folder), "folder"):
+            return choices
+        below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+    if depth <= 0 or len(seen) > MOST_FOLDERS:
+        return []
+    return [choice for path in below for choice in _choices_under(path, depth - 1, seen)]
+
+
+def _choices_in(folder: Path, model: str, kind: str, name: str = "") -> list[ModelChoice]:
+    """What a folder itself holds: a model of config.json and weights, GGUF files, both, or nothing."""
+    from engine.model_facts import describe
+
+    choices: list[ModelChoice] = []
+    try:
+        if _holds_a_model(folder):
+            choices.append(describe(Located(name or folder.resolve().name, folder, kind), model))
+        for file in gguf_files(folder):
+            part = _GGUF_PART.search(file.name)
+            if part and int(part[1]) > 1 and not part[0].startswith("-00001-"):
+                continue  # the first part stands for all
+            gguf = describe(Located(file.stem, folder, "gguf", file.name), str(file))
+            choices.append(_part(gguf, file) if part else gguf)
+    except OSError:
+        return choices
+    return choices
+
+
+def _holds_a_model(folder: Path) -> bool:
+    """Many programs have a config.json: it counts where weights lie beside it, or where it names a family."""
+    names = [file.name for file in folder.iterdir()]
+    if any(name.endswith(".safetensors") or fnmatch(name, "pytorch_model*.bin*") for name in names):
+        return True
+    return isinstance(read_json_quietly(folder / "config.json").get("model_type"), str)
+
+
+def _part(choice: ModelChoice, file: Path) -> ModelChoice:
+    from engine.model_facts import told_error
+
+    try:
+        _refuse_gguf_part(file)
+    except CannotLoad as error:
+        return replace(choice, problem=told_error(error, "catalog"))
+    return choice
 
 
 def read_json_quietly(path: Path) -> dict:
