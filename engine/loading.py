@@ -23,6 +23,7 @@ from engine.errors import Cancelled, CannotLoad, WorkbenchError
 from engine.events import LOAD_STAGES, Event, LoadProgress
 from engine.files import WeightFiles, weight_files
 from engine.logs import log_path, quiet_libraries, start_logging
+from engine.outline import outline
 from engine.placement import Placement, place
 from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.session import Session
@@ -31,6 +32,7 @@ from engine.settings import LoadPlan, precision_named
 from engine.skeleton import first_line
 from engine.tensor_checks import Damage, file_dtype_note, missing_tensors, refuse_wrong_tensors, wrong_shape
 from engine.tokenizers import load_tokenizer
+from engine.weights_view import ShardClock, table_after_load
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +40,17 @@ EMIT_EVERY_S = 0.03  # progress faster than a screen shows would only cost
 MAPPED_BYTES = 50_000_000  # smaller models vanish in the noise of a process
 
 
-def load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_one_core: bool = True) -> Session:
-    """The loaded model. Emits LoadProgress for each stage of LOAD_STAGES.
+def load(
+    plan: LoadPlan,
+    emit: Callable[[Event], None],
+    control: Control,
+    leave_one_core: bool = True,
+    before_weights: Callable[[], bool] | None = None,
+) -> Session:
+    """The loaded model. Emits LoadProgress for each stage of LOAD_STAGES, an Outline, ShardReads and a WeightsTable.
 
+    before_weights: called when files, config, tokenizer and placement were found good, and nothing was read yet: the
+    moment to let an older model go. Says whether memory became free, so that the placement is worked out again.
     leave_one_core: torch computes on all cores but one, so that a window stays quick (THR-8); the number of threads is
     set here and nowhere else. Raises CannotLoad, SettingsRefused and Cancelled, none of which holds a tensor or a
     frame (MEM-6, MEM-22); memory is given back before they are raised.
@@ -48,7 +58,7 @@ def load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_
     before_threads = set(threading.enumerate())
     failure: BaseException
     try:
-        return _load(plan, emit, control, leave_one_core)
+        return _load(plan, emit, control, leave_one_core, before_weights or (lambda: False))
     except (WorkbenchError, Cancelled) as error:
         failure = error
     except Exception as error:  # the edge: whatever a library raises becomes plain text
@@ -88,7 +98,13 @@ class _Stages:
         self.emit(LoadProgress(self.name, done_bytes, self.total_bytes, elapsed, detail))
 
 
-def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave_one_core: bool) -> Session:
+def _load(
+    plan: LoadPlan,
+    emit: Callable[[Event], None],
+    control: Control,
+    leave_one_core: bool,
+    before_weights: Callable[[], bool],
+) -> Session:
     precision = precision_named(plan.precision)
     stages = _Stages(emit, control)
     stages.begin("blueprint")
@@ -108,6 +124,9 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     if files:
         refuse_wrong_tensors(blueprint, files)
     placement = place(plan, blueprint, precision, float_dtype)
+    emit(outline(blueprint, precision, float_dtype))
+    if before_weights():
+        placement = place(plan, blueprint, precision, float_dtype)
     if placement.disk_bytes:
         stages.tell(0, f"{placement.disk_bytes:,} bytes will lie on disk")
 
@@ -115,7 +134,8 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     _freeze_libraries()
     give_memory_back(collect=False)
     before = read_memory().process_bytes
-    watch = _Watch(stages, files)
+    clock = ShardClock(files, located.path if located.gguf else None, emit)
+    watch = _Watch(stages, files, clock)
     offload = None
     if "disk" in placement.devices and plan.offload_folder is None:
         offload = tempfile.TemporaryDirectory(prefix="glasswork-offload-")
@@ -131,6 +151,7 @@ def _load(plan: LoadPlan, emit: Callable[[Event], None], control: Control, leave
     stages.begin("kernels")
     model.eval().requires_grad_(False)
     notes = _judge(model, told, blueprint, files, watch, precision)
+    emit(table_after_load(blueprint, files, model, told, clock.shards))
     notes += [
         n
         for n in (file_dtype_note(blueprint, precision_named(plan.precision), float_dtype), _tie_note(model, blueprint))
@@ -232,8 +253,8 @@ class _Watch:
     Tells progress, raises Cancelled, and looks at each tensor's numbers where they come from a safetensors file.
     """
 
-    def __init__(self, stages: _Stages, files: WeightFiles | None) -> None:
-        self.stages, self.files = stages, files
+    def __init__(self, stages: _Stages, files: WeightFiles | None, clock: ShardClock) -> None:
+        self.stages, self.files, self.clock = stages, files, clock
         self.damage = Damage()
         self.steps = 0
 
@@ -259,6 +280,7 @@ class _Watch:
                 yield item
             if stages.control.cancelled():
                 raise Cancelled
+            self.clock.end()
         finally:
             handles.clear()
         stages.begin("placement")
@@ -269,6 +291,7 @@ class _Watch:
         sources = [
             name for names in getattr(mapping, "layer_targets", {}).values() for name in names if name in tensors
         ]
+        self.clock.step([tensors[name] for name in sources], self.stages.total_bytes // total)
         if not sources:
             return done + self.stages.total_bytes // total
         from safetensors import safe_open
