@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.inside import (  # noqa: F401  views import what the engine says from here
@@ -26,7 +26,12 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsQuestion,
     WeightsTable,
 )
-from engine.settings import SamplingSettings
+from engine.settings import PlanWish, SamplingSettings
+from engine.sizes import DeviceLimit, ModelSizes
+from engine.sizes import FitAnswer as FitAnswer  # views import what the engine says from here
+from engine.sizes import FitChange as FitChange
+from engine.sizes import LedgerPart as LedgerPart
+from engine.sizes import ModelPart as ModelPart
 
 # ---------------------------------------------------------------- loading
 
@@ -54,13 +59,14 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPart:
-    """One part of the memory ledger. None: not known (not yet measured, or not predictable)."""
+class PlacedPart:
+    """A part of the model (a layer, the embedding, the norm, the head) and the device on which it lies."""
 
-    name: str  # "embedding", "attention", "feed-forward", "norms", "lm_head", "quantisation", "kv_cache", "logits", ...
-    predicted_bytes: int | None
-    measured_bytes: int | None = None
-    note: str = ""
+    name: str  # the module's name
+    device: str  # "cpu", "cuda:0", "disk"
+    weights_bytes: int
+    layer: int | None = None
+    kv_bytes: int = 0  # of this layer's cache, where it was worked out
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,61 @@ class SessionFacts:
     generation_defaults: SamplingSettings = SamplingSettings()
     memory_before_bytes: int = 0  # process memory before and after loading
     memory_after_bytes: int = 0
+    sizes: ModelSizes | None = None  # what a ledger for other wishes needs
+    places: tuple[PlacedPart, ...] = ()  # measured: where each part of the loaded model lies
+
+    def on_device(self, device: str) -> int:
+        """Measured bytes of the weights on a device."""
+        return sum(part.weights_bytes for part in self.places if part.device == device)
+
+    def process_ledger(self, reading: MemoryReading | None, kv_bytes: int | None = None) -> tuple[LedgerPart, ...]:
+        """The ledger whose measured side adds up to this process's memory, with what is not explained as the last part.
+
+        reading: now; None for the moment after loading. kv_bytes: what the lanes' caches hold now, None without a run.
+        Weights on a GPU or on disk are no memory of the process, and so are not in the sum (`gpu_ledger` has them).
+        """
+        total = reading.process_bytes if reading is not None else self.memory_after_bytes
+        here = all(not device.startswith("cuda") for device in self.devices)
+        parts = [
+            replace(part, measured_bytes=kv_bytes if part.name == "kv_cache" and here else part.measured_bytes)
+            for part in self.ledger
+        ]
+        parts.append(LedgerPart("libraries", None, self.memory_before_bytes, _LIBRARIES))
+        if not self.places:  # a replay of before they were measured
+            return tuple(parts)
+        explained = self.memory_before_bytes + self.on_device("cpu") + ((kv_bytes or 0) if here else 0)
+        left = total - explained
+        parts.append(LedgerPart("unexplained", None, left, _LESS if left < 0 else _MORE))
+        return tuple(parts)
+
+    def gpu_ledger(self, reading: MemoryReading, index: int, kv_bytes: int | None = None) -> tuple[LedgerPart, ...]:
+        """What one GPU holds, by the allocator and the driver; the measured parts add up to the driver's figure.
+
+        kv_bytes: of all lanes; None where there is no run or the cache lies on several devices.
+        """
+        gpu = reading.gpus[index]
+        weights = self.on_device(f"cuda:{index}")
+        parts = [LedgerPart("weights", None, weights)]
+        if kv_bytes:
+            parts.append(LedgerPart("kv_cache", None, kv_bytes))
+        parts.append(LedgerPart("unexplained", None, gpu.allocated_bytes - weights - (kv_bytes or 0), _ON_GPU))
+        parts.append(LedgerPart("kept by the allocator", None, gpu.reserved_bytes - gpu.allocated_bytes))
+        if gpu.driver_used_bytes is not None:
+            parts.append(LedgerPart("driver and others", None, gpu.driver_used_bytes - gpu.reserved_bytes, _DRIVER))
+        return tuple(parts)
+
+
+_LIBRARIES = "Python, torch, transformers and the window, before any weights."
+_LESS = (
+    "Below zero: weights that are mapped from the file are counted whole, and their memory arrives only when they "
+    "are first read, with the first word."
+)
+_MORE = (
+    "Working space that is in use now, what the window took since, and freed memory that the C library keeps "
+    "(kept, not leaked)."
+)
+_ON_GPU = "By the allocator: working space that is in use now, and the libraries' own tables."
+_DRIVER = "The driver's own context, and what other programs use."
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +504,7 @@ class HubOffer:
     gated: bool = False
     note: str = ""
     page: str = ""  # address of its page, for a browser
+    logged_in: bool = False  # whether a token of the hub is stored on this computer
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,6 +564,116 @@ class Estimate:
     facts: tuple[Fact, ...] = ()
     notes: tuple[str, ...] = ()
     available_bytes: int = 0
+    sizes: ModelSizes | None = None
+    limits: tuple[DeviceLimit, ...] = ()  # measured: what each device of this machine could give, the fastest first
+    libraries_bytes: int = 0  # measured: this process before any weights
+
+    @property
+    def exact_bytes(self) -> int | None:
+        """Weights and KV cache: what the rough formulas try to say."""
+        return None if self.kv_bytes is None else self.weights_bytes + self.kv_bytes
+
+    @property
+    def need_bytes(self) -> int:
+        """What must be free: the total, or where the cache is not predictable the rest of it."""
+        return self.total_bytes if self.total_bytes is not None else sum(p.predicted_bytes or 0 for p in self.parts)
+
+    def at(self, precision: str | None = None, context_tokens: int | None = None, lanes: int | None = None) -> Estimate:
+        """The same model asked for something else: arithmetic only, at once. None keeps what was asked."""
+        if self.sizes is None:
+            return self
+        wish = (precision or self.precision, context_tokens or self.context_tokens, lanes or self.lanes)
+        return replace(self, **self.sizes.figures(*wish))
+
+    def limit_of(self, device_map: str = "auto") -> int:
+        """What the devices of a placement could give together, measured; 0 where that is not known."""
+        for limit in self.limits:
+            if limit.name == device_map:
+                return limit.free_bytes
+        return sum(limit.free_bytes for limit in self.limits) or self.available_bytes
+
+
+# ---------------------------------------------------------------- planning
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDevice:
+    """A device, there or not, and what would lie on it. All predicted; bytes."""
+
+    name: str  # "cuda:0", "cpu", "disk"
+    memory_bytes: int  # 0: no limit (disk)
+    weights_bytes: int
+    kv_bytes: int
+    working_bytes: int  # working space and logits
+
+    @property
+    def used_bytes(self) -> int:
+        return self.weights_bytes + self.kv_bytes + self.working_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """Below zero: it does not fit."""
+        return self.memory_bytes - self.used_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where accelerate would put a model's parts, on devices that need not be there. All predicted; bytes."""
+
+    wish: PlanWish
+    model: str
+    precision: str
+    context_tokens: int
+    lanes: int
+    devices: tuple[PlannedDevice, ...]
+    parts: tuple[PlacedPart, ...]
+    main_device: str  # where what lies on the CPU or on disk is computed
+    moved_bytes_per_token: int  # weights that travel to the device that computes, for each token
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Nothing spills to disk, and each device has room for the cache and the working space beside its weights."""
+        return not self.spilled_bytes("disk") and all(d.free_bytes >= 0 for d in self.devices if d.memory_bytes)
+
+    def spilled_bytes(self, device: str) -> int:
+        """Weights that lie on "cpu" or "disk"."""
+        return sum(part.weights_bytes for part in self.parts if part.device == device)
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadRow:
+    """Decode with some layers away from the device that computes, timed. Median, least and most of the steps."""
+
+    place: str  # "" for nothing moved, "cpu", "disk"
+    layers: int
+    moved_bytes: int  # per token
+    step_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPrice:
+    """What offload costs per token on this machine, measured with one model."""
+
+    model: str
+    precision: str
+    device: str  # that computes
+    steps: int
+    rows: tuple[OffloadRow, ...]
+    notes: tuple[str, ...] = ()
+
+    def extra_ms(self, row: OffloadRow) -> float:
+        """Milliseconds more per token than with nothing moved."""
+        return row.step_ms - self.rows[0].step_ms
+
+    def ms_per_gb(self, place: str) -> float | None:
+        """Extra milliseconds per token for each 10^9 bytes moved; None where it was not measured, or cost nothing."""
+        for row in self.rows:
+            if row.place == place and row.moved_bytes and self.extra_ms(row) > 0:
+                return self.extra_ms(row) / row.moved_bytes * 1e9
+        return None
 
 
 Event = (

@@ -25,7 +25,7 @@ from engine.control import Control
 from engine.errors import Cancelled, FileRefused, RemoteFailed
 from engine.events import DownloadProgress, FileSet, HubModel, HubOffer
 from engine.hub_files import choices_in
-from engine.hub_requests import Busy, endpoint, get_json, no_hub, raise_for, run
+from engine.hub_requests import Busy, endpoint, get_json, has_token, no_hub, raise_for, run
 from engine.hub_store import (
     DownloadPlan,
     RemoteFile,
@@ -85,9 +85,8 @@ def offer(hub_id: str, control: Control) -> HubOffer:
         plan = DownloadPlan(hub_id, told["sha"], choice.name, choice.weights, choice.files)
         names = tuple(file.name for file in choice.files)
         sets.append(FileSet(choice.name, choice.weights, names, plan.total_bytes, plan.here_bytes()))
-    return HubOffer(
-        hub_id, told["sha"], tuple(sets), _licence(told), bool(told.get("gated")), note, f"{endpoint()}/{hub_id}"
-    )
+    gated, page = bool(told.get("gated")), f"{endpoint()}/{hub_id}"
+    return HubOffer(hub_id, told["sha"], tuple(sets), _licence(told), gated, note, page, has_token())
 
 
 async def _listing(client: httpx2.AsyncClient, hub_id: str) -> tuple[dict[str, Any], list[RemoteFile]]:
