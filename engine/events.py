@@ -27,7 +27,7 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsTable,
 )
 from engine.settings import PlanWish, SamplingSettings
-from engine.sizes import DeviceLimit, ModelSizes
+from engine.sizes import NOT_WEIGHTS, DeviceLimit, ModelSizes
 from engine.sizes import FitAnswer as FitAnswer  # views import what the engine says from here
 from engine.sizes import FitChange as FitChange
 from engine.sizes import LedgerPart as LedgerPart
@@ -114,15 +114,19 @@ class SessionFacts:
         Weights on a GPU or on disk are no memory of the process, and so are not in the sum (`gpu_ledger` has them).
         """
         total = reading.process_bytes if reading is not None else self.memory_after_bytes
-        here = all(not device.startswith("cuda") for device in self.devices)
+        cache_here = all(not device.startswith("cuda") for device in self.devices)
+        kv_here = kv_bytes if cache_here else None
         parts = [
-            replace(part, measured_bytes=kv_bytes if part.name == "kv_cache" and here else part.measured_bytes)
+            replace(part, measured_bytes=kv_here if part.name == "kv_cache" else part.measured_bytes)
             for part in self.ledger
         ]
+        if self.devices != ("cpu",):  # of a part that lies on several devices, only this one's weights count here
+            parts = [part for part in parts if part.name in NOT_WEIGHTS]
+            parts.insert(0, LedgerPart("weights", None, self.on_device("cpu")))
         parts.append(LedgerPart("libraries", None, self.memory_before_bytes, _LIBRARIES))
         if not self.places:  # a replay of before they were measured
             return tuple(parts)
-        explained = self.memory_before_bytes + self.on_device("cpu") + ((kv_bytes or 0) if here else 0)
+        explained = self.memory_before_bytes + self.on_device("cpu") + (kv_here or 0)
         left = total - explained
         parts.append(LedgerPart("unexplained", None, left, _LESS if left < 0 else _MORE))
         return tuple(parts)

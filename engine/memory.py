@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import SettingsRefused
-from engine.events import Estimate, LedgerPart
-from engine.settings import MAX_LANES, precision_named
-from engine.skeleton import CacheLayer, Skeleton, TensorPlan, build_skeleton
+from engine.events import Estimate
+from engine.settings import MAX_LANES, PRECISIONS, precision_named
+from engine.sizes import ELEMENT_BYTES, CacheLayer, ModelPart, ModelSizes, PrecisionSizes, kv_bytes_of
+from engine.skeleton import Skeleton, TensorPlan, build_skeleton
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
 
-ELEMENT_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-NOMINAL_BYTES = {**ELEMENT_BYTES, "int8": 1, "nf4": 0.5, "fp4": 0.5}
 PARTS = ("embedding", "attention", "feed-forward", "norms", "other", "lm_head", "not for text")
 DEFAULT_CONTEXT = 8192
-PREFILL_CHUNK = 512  # the loop's largest chunk: what is worked on at once
+_LAYER_NAME = re.compile(r"^.*?\.(layers?|h|blocks?)\.\d+")
 _BLOCK, _NESTED_BLOCK = 64, 256  # bitsandbytes' 4-bit constants, and the constants of those constants
 _NESTED_TABLE_BYTES = (256 + 16) * 4 + 4  # per matrix: the two tables by which codes become numbers, and an offset
 
@@ -43,12 +43,7 @@ def kv_bytes(config: Any, tokens: int, bytes_per_element: int, lanes: int = 1) -
     config: transformers' config, or the cache layers of one. Equal to what transformers' DynamicCache keeps (MEM-1).
     """
     layers = config if isinstance(config, tuple) or config is None else cache_layers(config)
-    if layers is None:
-        return None
-    held = 0
-    for layer in layers:
-        held += layer.per_token * (tokens if layer.window_tokens is None else min(tokens, layer.window_tokens))
-    return held * bytes_per_element * lanes
+    return kv_bytes_of(layers, tokens, bytes_per_element, lanes)
 
 
 def kv_bytes_per_token(config: Any, bytes_per_element: int) -> int | None:
@@ -61,7 +56,7 @@ def kv_bytes_per_token(config: Any, bytes_per_element: int) -> int | None:
 
 def state_bytes(layers: tuple[CacheLayer, ...] | None, bytes_per_element: int, lanes: int = 1) -> int:
     """Bytes of the fixed states (convolutions, linear attention), which do not grow with the text."""
-    return sum(layer.state_elements * bytes_per_element + layer.state_fixed_bytes for layer in layers or ()) * lanes
+    return sum(layer.state_bytes(bytes_per_element) for layer in layers or ()) * lanes
 
 
 # ---------------------------------------------------------------- weights
@@ -85,139 +80,117 @@ def weights_by_part(skeleton: Skeleton, precision: str, float_dtype: str) -> dic
     float_dtype: the type of what stays unquantised.
     """
     parts: dict[str, int] = dict.fromkeys((*PARTS, "quantisation"), 0)
-    packed = precision not in ELEMENT_BYTES
-    plain = float_dtype if packed else precision
-    size, kept = ELEMENT_BYTES[plain], skeleton.float32_kept.get(plain, frozenset())
     for tensor in skeleton.tensors:
-        if packed and tensor.quantisable:
-            numbers, constants = packed_bytes(tensor, precision)
-            parts[tensor.role] += numbers
+        size = tensor_bytes(skeleton, tensor, precision, float_dtype)
+        if precision not in ELEMENT_BYTES and tensor.quantisable:
+            constants = packed_bytes(tensor, precision)[1]
             parts["quantisation"] += constants
-        else:
-            parts[tensor.role] += tensor.numel * (4 if tensor.name in kept else size)
+            size -= constants
+        parts[tensor.role] += size
     return parts
+
+
+def part_of(tensor: str) -> str:
+    """The part of the model that a person would name: a layer, the embedding, the norm, the head."""
+    if layer := _LAYER_NAME.search(tensor):
+        return layer[0]
+    return tensor.rpartition(".")[0] or tensor
+
+
+def tensor_bytes(skeleton: Skeleton, tensor: TensorPlan, precision: str, float_dtype: str) -> int:
+    """Bytes of one tensor, its block constants included."""
+    if precision not in ELEMENT_BYTES and tensor.quantisable:
+        return sum(packed_bytes(tensor, precision))
+    plain = precision if precision in ELEMENT_BYTES else float_dtype
+    kept = tensor.name in skeleton.float32_kept.get(plain, ())
+    return tensor.numel * (4 if kept else ELEMENT_BYTES[plain])
 
 
 # ---------------------------------------------------------------- the whole ledger
 
 
-def rough_bytes(parameters: int, bytes_each: float, context_tokens: int, hidden_size: int) -> int:
-    """The well-known rough formula: parameters × bytes × (1 + 2·sequence/hidden). Far too much (MEM-3)."""
-    return round(parameters * bytes_each * (1 + 2 * context_tokens / hidden_size))
+def model_sizes(blueprint: Blueprint) -> ModelSizes:
+    """All that a ledger needs, in every precision, as plain numbers. Raises CannotLoad where nothing can be built."""
+    skeleton = blueprint.skeleton
+    chosen = [blueprint.chosen(name) for name in PRECISIONS]
+    precisions = [
+        PrecisionSizes(name, plain, tuple(weights_by_part(skeleton, name, plain).items())) for name, plain in chosen
+    ]
+    parts: dict[str, list[int]] = {}
+    layers: dict[str, int | None] = {}
+    for tensor in skeleton.tensors:
+        name = part_of(tensor.name)
+        sizes = parts.setdefault(name, [0] * len(chosen))
+        layers[name] = tensor.layer
+        for at, (precision, plain) in enumerate(chosen):
+            sizes[at] += tensor_bytes(skeleton, tensor, precision, plain)
+    return ModelSizes(
+        parameters=skeleton.parameters,
+        hidden_size=blueprint.hidden_size,
+        heads=blueprint.heads,
+        kv_heads=blueprint.kv_heads,
+        vocab_size=blueprint.vocab_size,
+        widest_layer=blueprint.widest_layer,
+        context_tokens=blueprint.context_tokens,
+        buffer_bytes=skeleton.buffer_bytes,
+        precisions=tuple(precisions),
+        cache=skeleton.cache,
+        parts=tuple(ModelPart(name, layers[name], tuple(sizes)) for name, sizes in parts.items()),
+        notes=(*blueprint.notes, *_notes(blueprint)),
+    )
 
 
-def better_rough_bytes(
-    parameters: int, bytes_each: float, context_tokens: int, hidden_size: int, kv_share: float
-) -> int:
-    """parameters × bytes × (1 + sequence/(6·hidden) × KV heads/heads): right within a few percent for plain families.
-
-    A block has about 12·hidden² parameters and keeps 2·hidden numbers per token, hence the 6 (MEM-3).
-    """
-    return round(parameters * bytes_each * (1 + context_tokens / (6 * hidden_size) * kv_share))
-
-
-def working_bytes(blueprint: Blueprint, context_tokens: int, bytes_per_element: int, lanes: int = 1) -> int:
-    """Estimated bytes that a forward pass holds besides weights and cache, at its largest moment.
-
-    A chunk of the prompt through the widest layer (three such tensors and five of hidden width live at once), the
-    attention mask over the context in the model's type, and one layer's cache twice, since appending copies it.
-    """
-    chunk = min(PREFILL_CHUNK, context_tokens)
-    rows = max(chunk, lanes)
-    widths = 3 * blueprint.widest_layer + 5 * blueprint.hidden_size
-    mask = chunk * context_tokens * (1 + bytes_per_element)
-    layers = blueprint.skeleton.cache or ()
-    largest = max((la.per_token * min(context_tokens, la.window_tokens or context_tokens) for la in layers), default=0)
-    return rows * widths * bytes_per_element + mask + largest * bytes_per_element * lanes
-
-
-def estimate(
-    model: str | Blueprint, precision: str | None = None, context_tokens: int | None = None, lanes: int = 1
-) -> Estimate:
-    """The predicted ledger of a model, from its config alone. Raises CannotLoad, SettingsRefused.
+def checked_wish(
+    blueprint: Blueprint, precision: str | None, context_tokens: int | None, lanes: int
+) -> tuple[str, str, int]:
+    """(precision, floating type, context) of a wish. Raises SettingsRefused.
 
     precision None: what a load without a wish would take. context_tokens None: the model's, at most 8,192.
     """
-    from engine.blueprint import Blueprint, read_blueprint
-    from engine.readings import read_memory
-
-    precision = precision_named(precision)
     if context_tokens is not None and not 1 <= context_tokens <= 2**40:
         raise SettingsRefused("The context cannot be {given} tokens.", "Give 1 or more.", given=context_tokens)
     if not 1 <= lanes <= MAX_LANES:
         raise SettingsRefused("There cannot be {given} lanes.", "Give 1 to {most}.", given=lanes, most=MAX_LANES)
-    blueprint = model if isinstance(model, Blueprint) else read_blueprint(model)
-    precision, float_dtype = blueprint.chosen(precision)
     context = context_tokens or min(blueprint.context_tokens or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
-    element = ELEMENT_BYTES[float_dtype]
-    skeleton = blueprint.skeleton
-    weights = weights_by_part(skeleton, precision, float_dtype)
-    total_weights = sum(weights.values())
-    cache = kv_bytes(skeleton.cache, context, element, lanes)
-    states = state_bytes(skeleton.cache, element, lanes)
-    logits = blueprint.vocab_size * lanes * (4 + element)
-    working = working_bytes(blueprint, context, element, lanes)
-    bytes_each = NOMINAL_BYTES[precision]
-    share = blueprint.kv_heads / blueprint.heads if blueprint.heads else 1.0
-    parts = [LedgerPart(name, size) for name, size in weights.items() if size]
-    parts.append(LedgerPart("kv_cache", cache, note=_cache_note(skeleton)))
-    if states:
-        parts.append(LedgerPart("state", states, note="Does not grow with the text."))
-    parts.append(LedgerPart("logits", logits, note="One row per lane, in the model's type and as float32."))
-    parts.append(LedgerPart("working", working, note="Estimated: one chunk of the prompt on its way."))
+    return (*blueprint.chosen(precision_named(precision)), context)
+
+
+def estimate(
+    model: str | Blueprint,
+    precision: str | None = None,
+    context_tokens: int | None = None,
+    lanes: int = 1,
+    libraries_bytes: int | None = None,
+) -> Estimate:
+    """The predicted ledger of a model, from its config alone. Raises CannotLoad, SettingsRefused.
+
+    precision None: what a load without a wish would take. context_tokens None: the model's, at most 8,192.
+    libraries_bytes: this process before any weights, None where none are loaded: then what it takes now.
+    """
+    from engine.blueprint import Blueprint, read_blueprint
+    from engine.readings import device_limits, read_memory
+
+    precision = precision_named(precision)
+    blueprint = model if isinstance(model, Blueprint) else read_blueprint(model)
+    precision, _, context = checked_wish(blueprint, precision, context_tokens, lanes)
+    sizes = model_sizes(blueprint)
+    reading = read_memory()
     return Estimate(
         model=blueprint.located.name,
-        precision=precision,
-        context_tokens=context,
-        lanes=lanes,
-        parameters=skeleton.parameters,
-        embedding_bytes=weights["embedding"],
-        layers_bytes=total_weights - weights["embedding"] - weights["lm_head"],
-        lm_head_bytes=weights["lm_head"],
-        weights_bytes=total_weights,
-        kv_bytes=cache,
-        kv_bytes_per_token=_growth(skeleton.cache, context, element),
-        rough_total_bytes=rough_bytes(skeleton.parameters, bytes_each, context * lanes, blueprint.hidden_size),
-        better_rough_total_bytes=better_rough_bytes(
-            skeleton.parameters, bytes_each, context * lanes, blueprint.hidden_size, share
-        ),
-        total_bytes=None if cache is None else total_weights + cache + states + logits + working,
-        parts=tuple(parts),
+        parameters=sizes.parameters,
         facts=blueprint.facts,
-        notes=(*blueprint.notes, *_notes(blueprint, context)),
-        available_bytes=read_memory().available_bytes,
+        available_bytes=reading.available_bytes,
+        sizes=sizes,
+        limits=device_limits(),
+        libraries_bytes=reading.process_bytes if libraries_bytes is None else libraries_bytes,
+        **sizes.figures(precision, context, lanes),
     )
 
 
-def _growth(layers: tuple[CacheLayer, ...] | None, context_tokens: int, bytes_per_element: int) -> int | None:
-    """Bytes that the last token of this context added to one lane; a window that is full grows no more."""
-    now, before = (kv_bytes(layers, tokens, bytes_per_element) for tokens in (context_tokens, context_tokens - 1))
-    return None if now is None or before is None else now - before
-
-
-def _cache_note(skeleton: Skeleton) -> str:
-    if skeleton.cache is None:
-        return "Not predictable: this family keeps its past in a way of its own."
-    windows = [layer for layer in skeleton.cache if layer.kind == "window"]
-    if not windows:
-        return ""
-    return f"{len(windows)} of {len(skeleton.cache)} layers keep at most {windows[0].window_tokens:,} tokens."
-
-
-def _notes(blueprint: Blueprint, context: int) -> list[str]:
-    notes = []
-    if blueprint.quantisation:
-        notes.append(
-            f"The files are quantised with {blueprint.quantisation}; the weights are counted as if they were not, "
-            "so a load as the files say may need less."
-        )
-    if blueprint.context_tokens and context > blueprint.context_tokens:
-        notes.append(
-            f"{context:,} tokens are more than the model's context of {blueprint.context_tokens:,}: it cannot use them."
-        )
-    if blueprint.heads and blueprint.skeleton.cache is not None:
-        grouped = ""
-        if blueprint.kv_heads < blueprint.heads:
-            grouped = f", and counts every head although {blueprint.kv_heads} of {blueprint.heads} are kept"
-        notes.append(f"The rough formula takes the cache 12 times too large{grouped}.")
-    return notes
+def _notes(blueprint: Blueprint) -> list[str]:
+    if not blueprint.quantisation:
+        return []
+    return [
+        f"The files are quantised with {blueprint.quantisation}; the weights are counted as if they were not, "
+        "so a load as the files say may need less."
+    ]

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import CannotLoad
-from engine.memory import ELEMENT_BYTES, weights_by_part
+from engine.memory import part_of, tensor_bytes, weights_by_part
 from engine.readings import read_memory
+from engine.sizes import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
@@ -123,7 +124,7 @@ def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dic
             device_map[tied.rpartition(".")[0]] = device_map[max(places, key=len)]
     forgotten = [t for t in tensors if not any(_inside(t, name) for name in device_map)]
     if forgotten:
-        parts = list(dict.fromkeys(_part_of(tensor) for tensor in forgotten))
+        parts = list(dict.fromkeys(part_of(tensor) for tensor in forgotten))
         raise CannotLoad(
             "The device map leaves out {count} parts: {parts}.",
             "Add them, or give the name {empty} for all that is left.",
@@ -145,7 +146,7 @@ def _without_nesting(device_map: dict[str, str], tensors: list[str]) -> dict[str
     flat: dict[str, dict[str, str]] = {}
     for tensor in tensors:
         name = max((name for name in device_map if _inside(tensor, name)), key=len)
-        flat.setdefault(_part_of(tensor), {})[tensor] = device_map[name]
+        flat.setdefault(part_of(tensor), {})[tensor] = device_map[name]
     result: dict[str, str] = {}
     for part, held in flat.items():
         if len(set(held.values())) == 1:
@@ -159,26 +160,15 @@ def _inside(tensor: str, module: str) -> bool:
     return not module or tensor == module or tensor.startswith(f"{module}.")
 
 
-def _part_of(tensor: str) -> str:
-    """The part of the model that a person would name: a layer, the embedding, the norm, the head."""
-    if layer := re.search(r"^.*?\.(layers?|h|blocks?)\.\d+", tensor):
-        return layer[0]
-    return tensor.rpartition(".")[0] or tensor
-
-
 def _parts(blueprint: Blueprint) -> list[str]:
-    return list(dict.fromkeys(_part_of(tensor.name) for tensor in blueprint.skeleton.tensors))
+    return list(dict.fromkeys(part_of(tensor.name) for tensor in blueprint.skeleton.tensors))
 
 
 def module_sizes(blueprint: Blueprint, precision: str, float_dtype: str) -> dict[str, int]:
     """Predicted bytes of every module by name; "" is the whole model. Tied tensors count once."""
-    from engine.memory import packed_bytes
-
     sizes = {"": sum(weights_by_part(blueprint.skeleton, precision, float_dtype).values())}
-    packed = precision not in ELEMENT_BYTES
-    each = ELEMENT_BYTES[float_dtype if packed else precision]
     for tensor in blueprint.skeleton.tensors:
-        size = sum(packed_bytes(tensor, precision)) if packed and tensor.quantisable else tensor.numel * each
+        size = tensor_bytes(blueprint.skeleton, tensor, precision, float_dtype)
         name = tensor.name
         while name:
             sizes[name] = sizes.get(name, 0) + size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from functools import cache
 import psutil
 
 from engine.events import GpuReading, MemoryReading
+from engine.sizes import DeviceLimit
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,41 @@ def read_memory() -> MemoryReading:
         total_bytes=machine.total,
         gpus=_read_gpus(),
     )
+
+
+def device_limits() -> tuple[DeviceLimit, ...]:
+    """What each device of this machine could still give, the fastest first. GPUs need torch imported; none is woken."""
+    machine = psutil.virtual_memory()
+    limits = [*_gpu_limits(), DeviceLimit("cpu", machine.available, machine.total)]
+    return tuple(limits)
+
+
+def _gpu_limits() -> list[DeviceLimit]:
+    """By torch where CUDA is in use already, else by the driver alone: asking torch would set a context up (0.5 GB)."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
+        return []
+    found = []
+    # With CUDA_VISIBLE_DEVICES torch may number them in another way than the driver, so only torch can be asked.
+    if torch.cuda.is_initialized() or os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+        for index in range(torch.cuda.device_count()):
+            free, total = torch.cuda.mem_get_info(index)
+            found.append(DeviceLimit(f"cuda:{index}", free, total, torch.cuda.get_device_name(index)))
+        return found
+    nvml = _nvml()
+    if nvml is None:
+        return found
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            found.append(
+                DeviceLimit(f"cuda:{index}", int(memory.free), int(memory.total), str(nvml.nvmlDeviceGetName(handle)))
+            )
+    except nvml.NVMLError as error:
+        log.info("the driver does not tell its memory: %s", error)
+        return []
+    return found
 
 
 def give_memory_back(collect: bool = True) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from engine.blueprint import Blueprint
 from engine.catalog import Located, read_json_quietly
 from engine.errors import SettingsRefused
-from engine.events import Fact, LedgerPart, SessionFacts
-from engine.memory import ELEMENT_BYTES, estimate, kv_bytes_per_token
+from engine.events import Fact, LedgerPart, PlacedPart, SessionFacts
+from engine.memory import estimate, kv_bytes_per_token, part_of
 from engine.placement import Placement
+from engine.quantised import loaded_words, plain_tensors
 from engine.settings import RANGES, LoadPlan, SamplingSettings
+from engine.sizes import ELEMENT_BYTES
 
 
 def session_facts(
@@ -30,12 +33,11 @@ def session_facts(
     predicted = estimate(blueprint, precision)
     quantised = precision not in ELEMENT_BYTES
     method = blueprint.quantisation or ("bitsandbytes" if quantised else "")
-    layers = sum(1 for module in model.modules() if type(module).__name__ in ("Linear8bitLt", "Linear4bit"))
     attention = str(model.config.get_text_config(decoder=True)._attn_implementation or "eager")
     facts = [
         Fact("Attention", attention, "measured"),
         Fact("Compiled", "no (torch.compile is off)", "measured"),
-        Fact("Quantised layers", f"{layers:,} ({method})" if layers else "none", "measured"),
+        Fact("Quantised layers", loaded_words(model, method), "measured"),
     ]
     return SessionFacts(
         name=blueprint.located.name,
@@ -60,6 +62,8 @@ def session_facts(
         facts=(*blueprint.facts, *facts),
         notes=tuple(dict.fromkeys(notes)),
         generation_defaults=defaults,
+        sizes=predicted.sizes,
+        places=measured_places(model, placement),
     )
 
 
@@ -69,28 +73,55 @@ def measured_by_part(model: Any, blueprint: Blueprint) -> dict[str, int]:
     Weights that lie on disk are counted by their shape, as they come into memory one layer at a time.
     """
     roles = {tensor.name: tensor.role for tensor in blueprint.skeleton.tensors}
-    seen: set[int] = set()
     parts: dict[str, int] = {}
-
-    def add(part: str, tensor: Any) -> None:
-        if tensor is None or not hasattr(tensor, "untyped_storage"):
-            return
+    for kind, name, tensor in stored_tensors(model):
+        part = roles.get(name, "lm_head" if "head" in name else "other") if kind == "weights" else kind
         if tensor.is_meta:
-            parts["on disk"] = parts.get("on disk", 0) + tensor.numel() * tensor.element_size()
-            return
-        place = tensor.data_ptr()
-        if place in seen or not tensor.numel():
-            return
-        seen.add(place)
+            part = "on disk"
         parts[part] = parts.get(part, 0) + tensor.numel() * tensor.element_size()
-
-    for name, parameter in model.named_parameters():
-        add(roles.get(name, "lm_head" if "head" in name else "other"), parameter.data)
-        for constants in quantisation_tensors(parameter):
-            add("quantisation", constants)
-    for _, buffer in model.named_buffers():
-        add("buffers", buffer)
     return parts
+
+
+def measured_places(model: Any, placement: Placement) -> tuple[PlacedPart, ...]:
+    """Each part of the loaded model and the bytes it has on each device, in the model's order.
+
+    A part that lies on several devices stands there once for each. What is offloaded is empty between two forwards,
+    so its device comes from the placement.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    for _, name, tensor in stored_tensors(model):
+        device = str(tensor.device)
+        if tensor.is_meta:
+            inside = [part for part in placement.device_map if not part or f"{name}.".startswith(f"{part}.")]
+            device = placement.device_map[max(inside, key=len)] if inside else "cpu"
+        key = (part_of(name), device)
+        sizes[key] = sizes.get(key, 0) + tensor.numel() * tensor.element_size()
+    places = []
+    for (name, device), size in sizes.items():
+        layer = name.rpartition(".")[2]
+        places.append(PlacedPart(name, device, size, int(layer) if layer.isdigit() else None))
+    return tuple(places)
+
+
+def stored_tensors(model: Any) -> Iterator[tuple[str, str, Any]]:
+    """(kind, name, tensor) of all that a model stores, each storage once (tied weights share one).
+
+    kind: "weights", "quantisation" for the constants beside a packed matrix, "buffers". Offloaded tensors are meta.
+    """
+    seen: set[int] = set()
+    found: list[tuple[str, str, Any]] = []
+    for name, parameter in model.named_parameters():
+        found += [("weights", name, tensor) for tensor in plain_tensors(parameter)]
+        found += [("quantisation", name, constants) for constants in quantisation_tensors(parameter)]
+    found += [("buffers", name, buffer) for name, buffer in model.named_buffers()]
+    for kind, name, tensor in found:
+        if not hasattr(tensor, "untyped_storage") or not tensor.numel():
+            continue
+        if not tensor.is_meta:
+            if tensor.data_ptr() in seen:
+                continue
+            seen.add(tensor.data_ptr())
+        yield kind, name, tensor
 
 
 def quantisation_tensors(parameter: Any) -> list[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass, fields
 
 from engine.errors import SettingsRefused
 
-PRECISIONS = ("float32", "bfloat16", "float16", "int8", "nf4", "fp4")
+FLOATS = ("float32", "bfloat16", "float16")
+PRECISIONS = (*FLOATS, "int8", "nf4", "fp4")
 _PRECISION_ALIASES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -32,6 +34,9 @@ class LoadPlan:
     device_map: "auto", "balanced", "balanced_low_0", "sequential", one device ("cpu", "cuda:0"), or pairs of
         (module name, device) where a device may also be "disk".
     max_memory_bytes: pairs of (device, bytes), for the planner.
+    int8_threshold: inputs as large as this are multiplied in 16 bits (Dettmers 2022); 0 keeps none apart.
+    double_quantisation: of nf4 and fp4, whose block constants are packed once more (Dettmers 2023).
+    compute_dtype: what nf4 and fp4 are unpacked to for each product; None for the model's own floating type.
     """
 
     model: str
@@ -43,6 +48,78 @@ class LoadPlan:
     trust_remote_code: bool = False
     tie_lm_head: bool = False
     attention: str | None = None
+    int8_threshold: float = 6.0
+    double_quantisation: bool = True
+    compute_dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.int8_threshold, (int, float)) and not isinstance(self.int8_threshold, bool)
+        low, high = INT8_THRESHOLD.low, INT8_THRESHOLD.high
+        if not number or not low <= self.int8_threshold <= high:
+            raise SettingsRefused(
+                "The outlier threshold of int8 cannot be {value}.",
+                "Give a number from {low:g} to {high:g}; 0 keeps no outliers apart, 6 is usual.",
+                value=str(self.int8_threshold)[:40],
+                low=low,
+                high=high,
+            )
+        if self.compute_dtype is not None and self.compute_dtype not in FLOATS:
+            raise SettingsRefused(
+                "Packed weights cannot be computed with in {name}.",
+                "Choose one of {known}.",
+                name=repr(self.compute_dtype)[:40],
+                known=", ".join(FLOATS),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWish:
+    """A question to the planner: where would this model's parts lie?
+
+    devices: pairs of (device, bytes) of a machine that need not be there ("cuda:0", …, "cpu"), or None for this one.
+    device_map: as in LoadPlan. room_for_text: the planner leaves the KV cache's and the working space's share free.
+    """
+
+    model: str
+    precision: str | None = None
+    context_tokens: int | None = None
+    lanes: int = 1
+    device_map: str | tuple[tuple[str, str], ...] = "auto"
+    devices: tuple[tuple[str, int], ...] | None = None
+    room_for_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadQuestion:
+    """What does it cost per token to keep a part of the loaded model away from the device that computes?"""
+
+    layers_share: float = 0.5  # of the layers are moved
+
+
+MOST_GPUS = 64
+_GPUS = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(\d+(?:\.\d+)?)\s*(GB|GiB)?", re.IGNORECASE)
+
+
+def gpus_named(text: str) -> tuple[int, ...]:
+    """The bytes of each GPU of "2x24", "8 × 80 GB" or "2x24GiB, 1x80": GB are 10^9 bytes, GiB 2^30.
+
+    Raises SettingsRefused for what cannot be read, nothing at all, or more than 64.
+    """
+    sizes: list[int] = []
+    for part in text.replace(";", ",").split(","):
+        found = _GPUS.fullmatch(part.strip())
+        if not found or int(found[1] or 1) > MOST_GPUS or not 0 < float(found[2]) <= 10_000:
+            raise SettingsRefused(
+                "The GPUs {text} cannot be read.",
+                "Write count x memory in GB: 2x24, or 1x80,2x24 (at most {most} GPUs).",
+                text=repr(text[:60]),
+                most=MOST_GPUS,
+            )
+        unit = 2**30 if (found[3] or "").lower() == "gib" else 10**9
+        sizes += [round(float(found[2]) * unit)] * int(found[1] or 1)
+    if not 1 <= len(sizes) <= MOST_GPUS:
+        raise SettingsRefused("{count} GPUs are too many.", "Name at most {most}.", count=len(sizes), most=MOST_GPUS)
+    return tuple(sizes)
 
 
 _SETTING_ALIASES = {"no_repeat_ngram": "no_repeat_ngram_size"}  # the short name is understood in commands and files
@@ -147,6 +224,7 @@ class SamplingSettings:
         return cls(**values)  # type: ignore[arg-type]
 
 
+INT8_THRESHOLD = Range(0.0, 1000.0, 0.0)
 MAX_LANES = 64
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import CannotLoad
+from engine.sizes import CacheLayer
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +38,6 @@ class TensorPlan:
     layer: int | None
     quantisable: bool  # a linear layer's matrix that bitsandbytes would pack
     rows: int  # outputs of that layer
-
-
-@dataclass(frozen=True, slots=True)
-class CacheLayer:
-    """What one layer keeps per lane. Numbers of elements; a state's bytes are split by whether it follows precision."""
-
-    kind: str  # "full", "window", "state", "none"
-    per_token: int  # keys and values, elements per token
-    window_tokens: int | None  # how many tokens a full window keeps (one less than the window)
-    state_elements: int = 0  # of the model's precision
-    state_fixed_bytes: int = 0  # of parts that stay float32 in any precision
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": SIZES
     | {"head_dim": 16, "sliding_window": 16, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
     "gpt2": {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 512} | TOKENS,
+    "gpt_bigcode": {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 512, "multi_query": True} | TOKENS,
     "mistral": SIZES | {"sliding_window": 24},
     "qwen3": SIZES | {"head_dim": 16},
     "smollm3": SIZES,

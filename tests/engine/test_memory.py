@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.blueprint import read_blueprint
 from engine.errors import CannotLoad, SettingsRefused
-from engine.memory import (
-    better_rough_bytes,
-    cache_layers,
-    estimate,
-    kv_bytes,
-    kv_bytes_per_token,
-    rough_bytes,
-    state_bytes,
-)
+from engine.events import DeviceLimit
+from engine.memory import cache_layers, estimate, kv_bytes, kv_bytes_per_token, state_bytes
+from engine.sizes import better_rough_bytes, rough_bytes
 
 DATA = Path(__file__).parents[1] / "data"
 CASES = [case for name in ("kv_bytes", "field_kv") for case in json.loads((DATA / f"{name}.json").read_text())]
@@ -131,9 +126,48 @@ def test_llama_2_7b_by_the_rough_formula_and_exactly(tmp_path):
     assert found.total_bytes == pytest.approx(17.8e9, rel=0.015)
 
 
+LLAMA_3_8B = LLAMA_7B | {
+    "intermediate_size": 14336,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "dtype": "bfloat16",
+}
+
+
+def test_llama_3_8b_four_figures_side_by_side_and_why_the_first_is_off(tmp_path):
+    found = estimate(folder_of(tmp_path, LLAMA_3_8B), None, 8192)
+    assert found.parameters == 8_030_261_248
+    figures = (found.rough_total_bytes, found.better_rough_total_bytes, found.exact_bytes)
+    assert [round(figure / 1e9, 2) for figure in figures] == [80.30, 17.40, 17.13]
+    why = found.sizes.why_rough_is_off("bfloat16", 8192)
+    assert "64.24 GB" in why
+    assert "1.07 GB" in why
+    assert "12 times" in why
+    assert "8 of 32" in why
+    assert why in found.notes
+
+
+def test_windows_are_a_reason_why_the_rough_formula_is_off(tmp_path):
+    config = {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "vocab_size": 64}
+    config |= {"sliding_window": 16, "layer_types": ["sliding_attention"] * 5 + ["full_attention"]}
+    sizes = estimate(folder_of(tmp_path, config), "bfloat16", 128).sizes
+    assert "5 of 6 layers" in sizes.why_rough_is_off("bfloat16", 128)
+    assert "5 of 6" not in sizes.why_rough_is_off("bfloat16", 8)  # no window is full yet
+    assert "which stays" in sizes.why_rough_is_off("nf4", 128)
+
+
 def test_the_rough_formulas_by_hand():
     assert rough_bytes(100, 2, 50, 10) == 2200
     assert better_rough_bytes(100, 2, 60, 10, 0.5) == 300
+
+
+def test_lanes_share_the_weights_and_each_has_a_text_of_its_own():
+    one, four = rough_bytes(100, 2, 50, 10), rough_bytes(100, 2, 50, 10, lanes=4)
+    assert four - 200 == 4 * (one - 200) == rough_bytes(100, 2, 200, 10) - 200
+    one, four = better_rough_bytes(100, 2, 60, 10, 0.5), better_rough_bytes(100, 2, 60, 10, 0.5, lanes=4)
+    assert four - 200 == 4 * (one - 200)
 
 
 def test_seventy_billion_parameters_need_only_a_config(tmp_path):
@@ -200,3 +234,77 @@ def test_quantised_files_are_said_to_be_counted_as_if_they_were_not(tmp_path):
     config |= {"num_attention_heads": 4, "vocab_size": 100, "quantization_config": {"quant_method": "fp8"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert any("fp8" in note for note in estimate(str(tmp_path)).notes)
+
+
+# ---------------------------------------------------------------- sliders and what would make it fit
+
+
+def test_what_a_slider_asks_for_is_what_an_estimate_would_say(default_model_path):
+    blueprint = read_blueprint(str(default_model_path))
+    here = estimate(blueprint, "bfloat16", 8192)
+    for precision, context, lanes in (("nf4", 100, 3), ("float32", 4096, 1), ("int8", 1, 64)):
+        there = estimate(blueprint, precision, context, lanes)
+        moved = here.at(precision, context, lanes)
+        for name in ("parts", "weights_bytes", "kv_bytes", "total_bytes", "rough_total_bytes", "notes", "exact_bytes"):
+            assert getattr(moved, name) == getattr(there, name), name
+
+
+def test_parts_by_layer_add_up_in_every_precision(default_model_path):
+    sizes = estimate(str(default_model_path)).sizes
+    for at, precision in enumerate(sizes.precisions):
+        assert sum(part.weights_bytes[at] for part in sizes.parts) == precision.total_bytes
+    assert [part.layer for part in sizes.parts if part.layer is not None] == list(range(30))
+
+
+def test_what_does_not_fit_is_answered_with_changes_that_do(tmp_path):
+    sizes = estimate(folder_of(tmp_path, LLAMA_3_8B), None, 8192).sizes
+    need, limit = sizes.need("bfloat16", 65536, 8), 24_000_000_000
+    assert need > limit
+    answer = sizes.changes_that_fit("bfloat16", 65536, 8, limit)
+    assert len(answer.changes) == 3
+    for change in answer.changes:
+        kept = sizes.need(change.precision, change.context_tokens, change.lanes)
+        assert change.total_bytes <= limit
+        assert change.total_bytes == kept or change.disk_bytes > 0
+    kinds = [change.changed for change in answer.changes]
+    assert ("context",) in kinds  # 16 GB of weights leave room for a shorter text
+    shorter = next(change for change in answer.changes if change.changed == ("context",))
+    assert sizes.need("bfloat16", shorter.context_tokens, 8) <= limit
+    assert sizes.need("bfloat16", shorter.context_tokens + 256, 8) > limit  # and no shorter than it must be
+
+
+def test_a_smaller_precision_is_the_largest_that_fits(tmp_path):
+    sizes = estimate(folder_of(tmp_path, LLAMA_3_8B), None, 8192).sizes
+    answer = sizes.changes_that_fit("bfloat16", 8192, 1, 13_000_000_000)
+    assert answer.changes[0].changed == ("precision",)
+    assert answer.changes[0].precision == "int8"
+    disk = next(change for change in answer.changes if change.changed == ("disk",))
+    assert disk.disk_bytes % 436_224_000 == 0  # whole layers: 218,112,000 parameters in 2 bytes
+    assert disk.total_bytes <= 13_000_000_000 < disk.total_bytes + 436_224_000
+
+
+def test_where_nothing_fits_the_nearest_is_named(tmp_path):
+    sizes = estimate(folder_of(tmp_path, LLAMA_3_8B), None, 8192).sizes
+    answer = sizes.changes_that_fit("bfloat16", 8192, 4, 1_000_000_000)
+    assert answer.changes == ()
+    near = answer.nearest  # embedding, head and one layer at a time in two bytes: 2.5 GB against nf4's 5.7
+    assert (near.precision, near.context_tokens, near.lanes) == ("bfloat16", 256, 1)
+    assert near.disk_bytes == 32 * 436_224_000
+    assert near.total_bytes == sizes.need("bfloat16", 256, 1) - 31 * 436_224_000 > 1_000_000_000
+
+
+def test_two_changes_at_once_where_none_alone_suffices(tmp_path):
+    sizes = estimate(folder_of(tmp_path, LLAMA_3_8B), None, 8192).sizes
+    limit = 7_500_000_000
+    answer = sizes.changes_that_fit("bfloat16", 131072, 2, limit)
+    assert answer.changes
+    for change in answer.changes:
+        assert len(change.changed) > 1
+        assert change.total_bytes <= limit
+
+
+def test_the_limit_is_the_chosen_devices_or_all_together(tmp_path):
+    found = estimate(folder_of(tmp_path, LLAMA_7B))
+    assert [limit.name for limit in found.limits][-1] == "cpu"
+    two = replace(found, limits=(DeviceLimit("cuda:0", 20, 24), DeviceLimit("cpu", 50, 64)))
+    assert (two.limit_of("cuda:0"), two.limit_of("cpu"), two.limit_of("auto")) == (20, 50, 70)
