@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from engine.quantised import plain_tensors
+
 ROUNDS = 3
 MOST_BYTES = 1_000_000_000  # so much is read in a round, so that the measurement stays short for large models
 
@@ -52,8 +54,7 @@ def _as_floats(model: Any) -> list[torch.Tensor]:
     devices = {parameter.device for parameter in model.parameters()}
     if len(devices) != 1 or next(iter(devices)).type == "meta":
         return []
-    for parameter in model.parameters():
-        data = parameter.detach()
+    for data in (tensor for parameter in model.parameters() for tensor in plain_tensors(parameter)):
         if data.data_ptr() in seen or not data.is_contiguous() or total > MOST_BYTES:
             continue
         seen.add(data.data_ptr())

@@ -12,7 +12,6 @@ from typing import Any
 from engine.catalog import Located, resolve
 from engine.config_checks import (
     code_files,
-    quantisation_method,
     raw_dtype,
     read_config_json,
     refuse_by_raw,
@@ -22,11 +21,13 @@ from engine.errors import CannotLoad
 from engine.events import Fact
 from engine.files import WeightFiles, weight_files
 from engine.gguf_header import GgufHeader, read_gguf_header
+from engine.licences import licence_of
+from engine.quantised import Quantised, complete_config, read_quantisation, refuse_unknown
+from engine.settings import FLOATS as FLOATS
 from engine.skeleton import Skeleton, build_skeleton, first_line
 
 log = logging.getLogger(__name__)
 
-FLOATS = ("float32", "bfloat16", "float16")
 MOST_LAYERS = 10_000  # no model has a tenth of it; building an empty one of millions would take for ever
 NO_LIMIT = 2**31  # a context beyond this is a tokenizer's way to say that it has none (PRM-24)
 
@@ -45,7 +46,7 @@ class Blueprint:
     hidden_size: int
     vocab_size: int
     context_tokens: int  # 0: no limit known
-    quantisation: str  # the method's name, "" if the files are plain
+    quantised: Quantised | None  # how the files are packed; None: plain
     dtype_config: str  # what config.json says, "" if nothing
     dtype_files: tuple[str, ...]  # the floating types in the files; empty if no weights lie there
     gguf: GgufHeader | None
@@ -60,6 +61,11 @@ class Blueprint:
     @property
     def layers(self) -> int:
         return int(getattr(self.text_config, "num_hidden_layers", 0) or self.skeleton.layers)
+
+    @property
+    def quantisation(self) -> str:
+        """The method's name, "" if the files are plain."""
+        return self.quantised.method if self.quantised else ""
 
     @property
     def tied(self) -> bool:
@@ -111,8 +117,11 @@ def read_blueprint(
     raw = {} if gguf else read_config_json(located.folder)
     if not gguf:
         refuse_by_raw(located.folder, raw, trust_remote_code)
+    quantised = None if gguf else read_quantisation(located.folder, raw)
+    refuse_unknown(quantised)
     config = _transformers_config(located, raw, trust_remote_code)
     refuse_other_kinds(config, raw)
+    complete_config(config, located.folder, quantised)
     text = config.get_text_config(decoder=True)
     if tie_lm_head:
         config.tie_word_embeddings = text.tie_word_embeddings = True
@@ -142,7 +151,7 @@ def read_blueprint(
         hidden_size=_whole(text, "hidden_size", "n_embd", "d_model") or 1,
         vocab_size=_whole(text, "vocab_size"),
         context_tokens=_context(text),
-        quantisation=quantisation_method(raw),
+        quantised=quantised,
         dtype_config=raw_dtype(raw) if not gguf else "",
         dtype_files=gguf.float_dtypes if gguf else _dtypes_in(located.folder, files),
         gguf=gguf,
@@ -236,14 +245,14 @@ def _facts(blueprint: Blueprint) -> tuple[Fact, ...]:
     for tensor in skeleton.tensors:
         by_role[tensor.role] = by_role.get(tensor.role, 0) + tensor.numel
     facts += [Fact(f"Parameters: {role}", f"{count:,}", counted) for role, count in by_role.items()]
-    if blueprint.quantisation:
-        facts.append(Fact("Quantised with", blueprint.quantisation, source))
+    if blueprint.quantised:
+        facts.append(Fact("Quantised with", blueprint.quantised.words, blueprint.quantised.source))
     if blueprint.raw.get("use_cache") is False:
         facts.append(Fact("Cache", "switched off in the file; used all the same", source))
     for place, told in end_sources(blueprint).items():
         facts.append(Fact("Ends with token", ", ".join(map(str, told)) or "none", place))
     if licence := licence_of(blueprint.located.folder):
-        facts.append(Fact("Licence", licence, "README.md"))
+        facts.append(Fact("Licence", licence, "the files beside it"))
     return tuple(facts)
 
 
@@ -278,21 +287,3 @@ def end_sources(blueprint: Blueprint) -> dict[str, tuple[int, ...]]:
         several = told if isinstance(told, list) else [told]
         found[place] = tuple(i for i in several if isinstance(i, int) and not isinstance(i, bool))
     return found
-
-
-def licence_of(folder: Path) -> str:
-    """The licence that the model card's first lines name, "" if none."""
-    try:
-        with (folder / "README.md").open(encoding="utf-8", errors="replace") as stream:
-            head = [line.strip() for line, _ in zip(stream, range(80), strict=False)]
-    except OSError:
-        return ""
-    if not head or head[0] != "---":
-        return ""
-    for line in head[1:]:
-        if line == "---":
-            break
-        name, _, value = line.partition(":")
-        if name in ("license", "license_name") and value.strip() not in ("", "other"):
-            return value.strip().strip("\"'")[:80]
-    return ""

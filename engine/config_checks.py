@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 from engine.errors import CannotLoad
-
-_PACKAGES = {
-    "gptq": "gptqmodel", "awq": "gptqmodel", "compressed-tensors": "compressed_tensors", "aqlm": "aqlm", "hqq": "hqq",
-    "quanto": "optimum.quanto", "torchao": "torchao", "eetq": "eetq", "vptq": "vptq", "quark": "quark",
-    "auto-round": "auto_round", "spqr": "spqr_quant", "higgs": "flute", "fp_quant": "fp_quant",
-    "bitsandbytes": "bitsandbytes",
-}  # fmt: skip
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
@@ -82,7 +74,6 @@ def refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) ->
             'Write "float32", "bfloat16" or "float16" for dtype in config.json.',
             dtype=repr(dtype)[:60],
         )
-    _refuse_unknown_quantisation(raw)
 
 
 def _unknown_family(family: str, made_with: object) -> CannotLoad:
@@ -120,37 +111,6 @@ def quantisation_method(raw: dict[str, Any]) -> str:
     if told.get("load_in_8bit") or told.get("load_in_4bit"):
         return "bitsandbytes"
     return str(told.get("quant_method") or "without a name")
-
-
-def _refuse_unknown_quantisation(raw: dict[str, Any]) -> None:
-    method = quantisation_method(raw)
-    if not method:
-        return
-    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
-
-    known = {name.split("_4bit")[0].split("_8bit")[0] for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
-    if method not in known:
-        raise CannotLoad(
-            "The weights are quantised by a method that is not known here: {method}.",
-            "A newer transformers may know it; otherwise take another version of this model.",
-            method=method[:80],
-        )
-
-
-def refuse_missing_kernels(method: str) -> None:
-    """Whether the package that runs this quantisation is here; an estimate needs none. Raises CannotLoad (LOD-5)."""
-    package = _PACKAGES.get(method, "")
-    try:
-        missing = bool(package) and importlib.util.find_spec(package) is None
-    except ModuleNotFoundError:
-        missing = True
-    if missing:
-        raise CannotLoad(
-            "The weights are quantised with {method}, for which the package {package} is missing.",
-            "Install it: pip install {package}.",
-            method=method,
-            package=package.replace("_", "-").replace(".", "-"),
-        )
 
 
 def refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 from engine.blueprint import FLOATS, Blueprint, read_blueprint
 from engine.catalog import Located, resolve
-from engine.config_checks import refuse_missing_kernels
 from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, WorkbenchError
 from engine.events import LOAD_STAGES, Event, LoadProgress
@@ -25,6 +24,7 @@ from engine.files import WeightFiles, weight_files
 from engine.logs import log_path, quiet_libraries, start_logging
 from engine.outline import outline
 from engine.placement import Placement, place
+from engine.quantised import fit_cpu_kernels, packing_notes, refuse_missing_kernels, refuse_what_does_not_run
 from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.session import Session
 from engine.session_facts import generation_defaults, session_facts
@@ -115,7 +115,7 @@ def _load(
     _prepare_libraries(leave_one_core)
     stages.began = time.perf_counter()  # a stage's time is the model's, not the libraries'
     blueprint = read_blueprint(located, plan.trust_remote_code, files, plan.tie_lm_head)
-    refuse_missing_kernels(blueprint.quantisation)
+    refuse_missing_kernels(blueprint.quantised)
     precision, float_dtype = blueprint.chosen(precision)
     _refuse_precision(precision, plan.precision, blueprint)
     tokenizer, tokenizer_notes = load_tokenizer(blueprint)
@@ -150,6 +150,7 @@ def _load(
 
     stages.begin("kernels")
     model.eval().requires_grad_(False)
+    fit_cpu_kernels(model)
     notes = _judge(model, told, blueprint, files, watch, precision)
     emit(table_after_load(blueprint, files, model, told, clock.shards))
     notes += [
@@ -174,6 +175,7 @@ def _load(
             *blueprint.notes,
             *(files.notes if files else ()),
             *placement.notes,
+            *packing_notes(blueprint.quantised),
             *notes,
             *tokenizer_notes,
             *default_notes,
@@ -199,7 +201,10 @@ def _load(
         memory_before_bytes=before,
         memory_after_bytes=after,
     )
-    return Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
+    session = Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
+    if precision not in FLOATS or blueprint.quantisation:
+        refuse_what_does_not_run(session, control)
+    return session
 
 
 @cache
@@ -340,7 +345,7 @@ def _from_pretrained(
     else:
         options |= {"config": blueprint.config, "use_safetensors": not plan.allow_pickle or _has_safetensors(located)}
     if precision not in FLOATS:
-        options["quantization_config"] = _quantisation(precision, getattr(torch, float_dtype))
+        options["quantization_config"] = _quantisation(plan, precision, getattr(torch, float_dtype))
     previous = transformers_logging.set_tqdm_hook(watch.hook)
     try:
         with weights_apart():
@@ -354,17 +359,18 @@ def _has_safetensors(located: Located) -> bool:
     return any(located.folder.glob("*.safetensors"))
 
 
-def _quantisation(precision: str, compute_dtype: Any) -> Any:
-    """bitsandbytes' settings. 4 bits with double quantisation: 0.52 bytes a number with its constants, not 0.56."""
+def _quantisation(plan: LoadPlan, precision: str, float_dtype: Any) -> Any:
+    """bitsandbytes' settings."""
+    import torch
     from transformers import BitsAndBytesConfig
 
     if precision == "int8":
-        return BitsAndBytesConfig(load_in_8bit=True)
+        return BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=float(plan.int8_threshold))
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type=precision,
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=compute_dtype,
+        bnb_4bit_use_double_quant=plan.double_quantisation,
+        bnb_4bit_compute_dtype=getattr(torch, plan.compute_dtype) if plan.compute_dtype else float_dtype,
     )
 
 

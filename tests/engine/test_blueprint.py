@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from engine.blueprint import end_sources, licence_of, parameters_per_token, read_blueprint
-from engine.config_checks import refuse_missing_kernels
+from engine.blueprint import end_sources, parameters_per_token, read_blueprint
 from engine.errors import CannotLoad
 from engine.memory import estimate
 
@@ -111,15 +110,6 @@ def test_what_writes_no_text_is_refused(settings, word, folder):
     assert word in told(folder(settings))
 
 
-@pytest.mark.parametrize("method", ["gptq", "awq"])
-def test_a_quantised_model_is_estimated_without_its_kernels_and_loaded_only_with_them(method, folder):
-    assert read_blueprint(folder(quantization_config={"quant_method": method, "bits": 4})).quantisation == method
-    with pytest.raises(CannotLoad) as refused:
-        refuse_missing_kernels(method)
-    assert "gptqmodel" in refused.value.what
-    refuse_missing_kernels("")
-
-
 def test_code_that_comes_with_a_model_is_named_and_never_run(folder, tmp_path):
     (tmp_path / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert "code.py" in told(folder({"model_type": "mine", "auto_map": {"AutoConfig": "code.Mine"}}))
@@ -186,10 +176,3 @@ def test_a_picture_tower_is_counted_apart(folder):
     unused = [tensor.name for tensor in blueprint.skeleton.tensors if tensor.role == "not for text"]
     assert all("vision" in name or "projector" in name for name in unused)
     assert {part.name: part.predicted_bytes for part in estimate(blueprint).parts}["not for text"] > 0
-
-
-def test_the_licence_is_read_from_the_model_card(tmp_path):
-    (tmp_path / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# Model\nlicense: mit\n")
-    assert licence_of(tmp_path) == "apache-2.0"
-    (tmp_path / "README.md").write_text("# Model\nlicense: mit\n")
-    assert licence_of(tmp_path) == ""
