@@ -38,11 +38,10 @@ class Inside:
         if before is not None and (before.model, before.precision) != (plan.model, plan.precision):
             self.at_choice = True
 
-    def take(self, event: ev.Event, loading: bool) -> None:
-        """loading: whether a load was going on before this event."""
+    def take(self, event: ev.Event) -> None:
         match event:
-            case ev.LoadProgress() if not loading:
-                self.begin_load()
+            case ev.LoadProgress(stage="blueprint"):  # the first of a load
+                self.loading, self.shards = None, {}
             case ev.Outline():
                 self.loading = event
                 self.outlines[event.path] = event
@@ -68,9 +67,6 @@ class Inside:
                     self.answers[event.question] = event.answer
                     for old in list(self.answers)[:-MOST_ANSWERS]:
                         del self.answers[old]
-
-    def begin_load(self) -> None:
-        self.loading, self.shards = None, {}
 
     def forget(self) -> None:
         """What was answered before is asked anew: files may have changed, a model may be in memory now, or no more."""

@@ -99,7 +99,7 @@ class RunStore(QObject):
     def take(self, event: ev.Event) -> None:
         """Takes one event in. Cheap: appends and marks stale."""
         if not isinstance(event, ev.TokenEvent):
-            self.inside.take(event, self.activity == "loading")
+            self.inside.take(event)
         match event:
             case ev.TokenEvent():
                 run = self._by_key.get((event.run_id, event.lane))
@@ -141,7 +141,7 @@ class RunStore(QObject):
                     self.activity, self.stage = "idle", ""
                 self.run_ended.emit(run)
             case ev.LoadProgress():
-                if self.activity != "loading":
+                if event.stage == ev.LOAD_STAGES[0]:
                     self.load_stages, self.error = {}, None
                 self.load_progress = event
                 self.load_stages[event.stage] = event

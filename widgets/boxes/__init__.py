@@ -9,4 +9,10 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-PAGES: dict[str, type[QWidget]] = {}
+from widgets.boxes.blueprint_page import BlueprintPage
+from widgets.boxes.skeleton_page import SkeletonPage
+
+PAGES: dict[str, type[QWidget]] = {
+    "blueprint": BlueprintPage,
+    "skeleton": SkeletonPage,
+}
