@@ -22,7 +22,7 @@ from engine.events import Fact
 from engine.files import WeightFiles, weight_files
 from engine.gguf_header import GgufHeader, read_gguf_header
 from engine.licences import licence_of
-from engine.quantised import Quantised, complete_config, read_quantisation, refuse_unknown
+from engine.quantised import Quantised, complete_config, is_unpacked_here, read_quantisation, refuse_unknown
 from engine.settings import FLOATS as FLOATS
 from engine.skeleton import Skeleton, build_skeleton, first_line
 
@@ -66,6 +66,11 @@ class Blueprint:
     def quantisation(self) -> str:
         """The method's name, "" if the files are plain."""
         return self.quantised.method if self.quantised else ""
+
+    @property
+    def packing(self) -> Quantised | None:
+        """How the files' matrices lie in memory when they are loaded as they are; None: as plain numbers."""
+        return None if is_unpacked_here(self.quantised) else self.quantised
 
     @property
     def tied(self) -> bool:

@@ -151,6 +151,9 @@ def _load(
     stages.begin("kernels")
     model.eval().requires_grad_(False)
     fit_cpu_kernels(model)
+    packed_by_others = blueprint.quantisation not in ("", "bitsandbytes")
+    if packed_by_others:  # some unpack with their first forward: what they weigh is measured after it
+        refuse_what_does_not_run(model, blueprint.quantisation, control)
     notes = _judge(model, told, blueprint, files, watch, precision)
     emit(table_after_load(blueprint, files, model, told, clock.shards))
     notes += [
@@ -201,10 +204,10 @@ def _load(
         memory_before_bytes=before,
         memory_after_bytes=after,
     )
-    session = Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
-    if precision not in FLOATS or blueprint.quantisation:
-        refuse_what_does_not_run(session, control)
-    return session
+    if precision not in FLOATS or blueprint.quantisation == "bitsandbytes":
+        # Measured before: on some processors bitsandbytes lays its constants out anew with the first forward.
+        refuse_what_does_not_run(model, facts.precision, control)
+    return Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
 
 
 @cache

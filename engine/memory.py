@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import SettingsRefused
 from engine.events import Estimate
+from engine.quantised import Quantised, is_unpacked_here, packed_size, packing_named
 from engine.settings import MAX_LANES, PRECISIONS, precision_named
 from engine.sizes import ELEMENT_BYTES, CacheLayer, ModelPart, ModelSizes, PrecisionSizes, kv_bytes_of
 from engine.skeleton import Skeleton, TensorPlan, build_skeleton
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 PARTS = ("embedding", "attention", "feed-forward", "norms", "other", "lm_head", "not for text")
 DEFAULT_CONTEXT = 8192
 _LAYER_NAME = re.compile(r"^.*?\.(layers?|h|blocks?)\.\d+")
-_BLOCK, _NESTED_BLOCK = 64, 256  # bitsandbytes' 4-bit constants, and the constants of those constants
-_NESTED_TABLE_BYTES = (256 + 16) * 4 + 4  # per matrix: the two tables by which codes become numbers, and an offset
 
 
 # ---------------------------------------------------------------- cache
@@ -62,30 +60,25 @@ def state_bytes(layers: tuple[CacheLayer, ...] | None, bytes_per_element: int, l
 # ---------------------------------------------------------------- weights
 
 
-def packed_bytes(tensor: TensorPlan, precision: str) -> tuple[int, int]:
-    """Bytes of a linear layer's matrix in int8, nf4 or fp4: (numbers, constants), as bitsandbytes stores them.
-
-    int8: one byte each, and a float32 per row. 4 bits: blocks of 64 with one byte each, those in blocks of 256 with a
-    float32 each (double quantisation), and two small tables.
-    """
-    if precision == "int8":
-        return tensor.numel, tensor.rows * 4
-    blocks = ceil(tensor.numel / _BLOCK)
-    return (tensor.numel + 1) // 2, blocks + 4 * ceil(blocks / _NESTED_BLOCK) + _NESTED_TABLE_BYTES
+def packing_for(blueprint: Blueprint, precision: str, double_quantisation: bool = True) -> Quantised | None:
+    """How the linear layers' matrices are packed when this model is loaded so: by the files, or by bitsandbytes."""
+    return packing_named(precision, double_quantisation) or blueprint.packing
 
 
-def weights_by_part(skeleton: Skeleton, precision: str, float_dtype: str) -> dict[str, int]:
+def weights_by_part(
+    skeleton: Skeleton, precision: str, float_dtype: str, packing: Quantised | None = None
+) -> dict[str, int]:
     """Bytes of each of PARTS, and of "quantisation" (block constants). Tied tensors count once (MEM-9).
 
-    float_dtype: the type of what stays unquantised.
+    float_dtype: the type of what stays unquantised. packing: None for what the precision's name says.
     """
+    packing = packing or packing_named(precision)
     parts: dict[str, int] = dict.fromkeys((*PARTS, "quantisation"), 0)
     for tensor in skeleton.tensors:
-        size = tensor_bytes(skeleton, tensor, precision, float_dtype)
-        if precision not in ELEMENT_BYTES and tensor.quantisable:
-            constants = packed_bytes(tensor, precision)[1]
-            parts["quantisation"] += constants
-            size -= constants
+        size = tensor_bytes(skeleton, tensor, precision, float_dtype, packing)
+        if packing is not None and packing.packs(tensor) and (packed := packed_size(tensor, packing)):
+            parts["quantisation"] += packed[1]
+            size -= packed[1]
         parts[tensor.role] += size
     return parts
 
@@ -97,10 +90,13 @@ def part_of(tensor: str) -> str:
     return tensor.rpartition(".")[0] or tensor
 
 
-def tensor_bytes(skeleton: Skeleton, tensor: TensorPlan, precision: str, float_dtype: str) -> int:
-    """Bytes of one tensor, its block constants included."""
-    if precision not in ELEMENT_BYTES and tensor.quantisable:
-        return sum(packed_bytes(tensor, precision))
+def tensor_bytes(
+    skeleton: Skeleton, tensor: TensorPlan, precision: str, float_dtype: str, packing: Quantised | None = None
+) -> int:
+    """Bytes of one tensor, its block constants included. packing: None for what the precision's name says."""
+    packing = packing or packing_named(precision)
+    if packing is not None and packing.packs(tensor) and (packed := packed_size(tensor, packing)):
+        return sum(packed)
     plain = precision if precision in ELEMENT_BYTES else float_dtype
     kept = tensor.name in skeleton.float32_kept.get(plain, ())
     return tensor.numel * (4 if kept else ELEMENT_BYTES[plain])
@@ -109,12 +105,13 @@ def tensor_bytes(skeleton: Skeleton, tensor: TensorPlan, precision: str, float_d
 # ---------------------------------------------------------------- the whole ledger
 
 
-def model_sizes(blueprint: Blueprint) -> ModelSizes:
+def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> ModelSizes:
     """All that a ledger needs, in every precision, as plain numbers. Raises CannotLoad where nothing can be built."""
     skeleton = blueprint.skeleton
-    chosen = [blueprint.chosen(name) for name in PRECISIONS]
+    chosen = [(*blueprint.chosen(name), packing_for(blueprint, name, double_quantisation)) for name in PRECISIONS]
     precisions = [
-        PrecisionSizes(name, plain, tuple(weights_by_part(skeleton, name, plain).items())) for name, plain in chosen
+        PrecisionSizes(name, plain, tuple(weights_by_part(skeleton, name, plain, packing).items()))
+        for name, plain, packing in chosen
     ]
     parts: dict[str, list[int]] = {}
     layers: dict[str, int | None] = {}
@@ -122,8 +119,8 @@ def model_sizes(blueprint: Blueprint) -> ModelSizes:
         name = part_of(tensor.name)
         sizes = parts.setdefault(name, [0] * len(chosen))
         layers[name] = tensor.layer
-        for at, (precision, plain) in enumerate(chosen):
-            sizes[at] += tensor_bytes(skeleton, tensor, precision, plain)
+        for at, (precision, plain, packing) in enumerate(chosen):
+            sizes[at] += tensor_bytes(skeleton, tensor, precision, plain, packing)
     return ModelSizes(
         parameters=skeleton.parameters,
         hidden_size=blueprint.hidden_size,
@@ -161,11 +158,13 @@ def estimate(
     context_tokens: int | None = None,
     lanes: int = 1,
     libraries_bytes: int | None = None,
+    double_quantisation: bool = True,
 ) -> Estimate:
     """The predicted ledger of a model, from its config alone. Raises CannotLoad, SettingsRefused.
 
     precision None: what a load without a wish would take. context_tokens None: the model's, at most 8,192.
     libraries_bytes: this process before any weights, None where none are loaded: then what it takes now.
+    double_quantisation: of nf4 and fp4, as in LoadPlan.
     """
     from engine.blueprint import Blueprint, read_blueprint
     from engine.readings import device_limits, read_memory
@@ -173,7 +172,7 @@ def estimate(
     precision = precision_named(precision)
     blueprint = model if isinstance(model, Blueprint) else read_blueprint(model)
     precision, _, context = checked_wish(blueprint, precision, context_tokens, lanes)
-    sizes = model_sizes(blueprint)
+    sizes = model_sizes(blueprint, double_quantisation)
     reading = read_memory()
     return Estimate(
         model=blueprint.located.name,
@@ -188,9 +187,15 @@ def estimate(
 
 
 def _notes(blueprint: Blueprint) -> list[str]:
-    if not blueprint.quantisation:
+    quantised = blueprint.quantised
+    if quantised is None:
         return []
+    words = quantised.words
+    if is_unpacked_here(quantised):
+        return [f"The files are quantised ({words}); here they are unpacked when they are used, and counted so."]
+    if any(quantised.packs(tensor) and packed_size(tensor, quantised) for tensor in blueprint.skeleton.tensors):
+        return [f"The files are quantised ({words}), and their matrices are counted as they are packed."]
     return [
-        f"The files are quantised with {blueprint.quantisation}; the weights are counted as if they were not, "
-        "so a load as the files say may need less."
+        f"The files are quantised ({words}) and do not say how tightly; the weights are counted as if they were not, "
+        "so a load may need less."
     ]

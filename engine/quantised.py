@@ -12,13 +12,13 @@ import logging
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import Cancelled, CannotLoad
 
 if TYPE_CHECKING:
     from engine.control import Control
-    from engine.session import Session
     from engine.skeleton import TensorPlan
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,8 @@ class Method:
     """How a method is called, and what runs it here.
 
     modules: what must be importable; packages: what brings it; extra: ours that names them, "" for none.
-    gpu: "needed", "unpacked" (without one the weights are unpacked to plain numbers while they are read), or "".
+    gpu: "needed", "unpacked" (without one the weights become plain numbers while they are read), or "".
+    unpacks: the weights become plain numbers with the first forward, on any device.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Method:
     packages: tuple[str, ...] = ()
     extra: str = ""
     gpu: str = ""
+    unpacks: bool = False
 
 
 # Source: the quantizers of transformers 5.24, each one's validate_environment.
@@ -48,7 +50,7 @@ METHODS = {
     "gptq": Method("GPTQ", ("gptqmodel", "optimum"), ("gptqmodel", "optimum"), "gptq"),
     "awq": Method("AWQ", ("gptqmodel",), ("gptqmodel",), "gptq"),
     "compressed-tensors": Method(
-        "compressed-tensors", ("compressed_tensors",), ("compressed-tensors",), "compressed-tensors"
+        "compressed-tensors", ("compressed_tensors",), ("compressed-tensors",), "compressed-tensors", unpacks=True
     ),
     "torchao": Method("torchao", ("torchao",), ("torchao",), "torchao"),
     "fp8": Method("FP8", gpu="unpacked"),
@@ -350,15 +352,19 @@ def refuse_missing_kernels(quantised: Quantised | None) -> None:
 
 
 def is_unpacked_here(quantised: Quantised | None) -> bool:
-    """Whether these weights become plain numbers while they are read, since nothing here computes with them packed."""
-    return quantised is not None and METHODS.get(quantised.method, Method("")).gpu == "unpacked" and not _has_gpu()
+    """Whether these weights become plain numbers in memory, since nothing here computes with them packed."""
+    method = METHODS.get(quantised.method) if quantised is not None else None
+    return method is not None and (method.unpacks or (method.gpu == "unpacked" and not _has_gpu()))
 
 
 def packing_notes(quantised: Quantised | None) -> tuple[str, ...]:
     """What a person should know of how these files are loaded here, one sentence each."""
     if quantised is None or not is_unpacked_here(quantised):
         return ()
-    return (f"{quantised.title} has no kernels on this machine: the weights were unpacked while they were read.",)
+    return (
+        f"{quantised.title} is not computed with as it is packed: the weights were unpacked, so they take as much "
+        "memory as plain ones.",
+    )
 
 
 def _is_here(module: str) -> bool:
@@ -375,6 +381,15 @@ def _has_gpu() -> bool:
 
 
 # ---------------------------------------------------------------- bytes
+
+
+def packing_named(precision: str, double_quantisation: bool = True) -> Quantised | None:
+    """What bitsandbytes makes of plain weights in this precision; None for a floating type."""
+    if precision == "int8":
+        return Quantised("bitsandbytes", 8, 0, "int8")
+    if precision in ("nf4", "fp4"):
+        return Quantised("bitsandbytes", 4, BLOCK, precision, double=double_quantisation)
+    return None
 
 
 def packed_size(tensor: TensorPlan, quantised: Quantised) -> tuple[int, int] | None:
@@ -458,9 +473,11 @@ def _layer_words(module: Any, method: str) -> str:
     if hasattr(weight, "__tensor_flatten__"):
         return f"{method} {type(getattr(weight, 'data', weight)).__name__}"
     own = ("qweight", "weight_packed", "weight_scale", "weight_scale_inv", "codes")
-    if any(getattr(module, name, None) is not None for name in own):
-        return f"{method} {kind}"
-    return ""
+    if not any(getattr(module, name, None) is not None for name in own):
+        return ""
+    if weight is not None and weight.is_floating_point() and weight.element_size() > 1:
+        return f"{method}, unpacked to {str(weight.dtype).removeprefix('torch.')}"
+    return f"{method} {kind}"
 
 
 def fit_cpu_kernels(model: Any) -> None:
@@ -478,7 +495,7 @@ def fit_cpu_kernels(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def refuse_what_does_not_run(session: Session, control: Control) -> None:
+def refuse_what_does_not_run(model: Any, precision: str, control: Control) -> None:
     """Reads two tokens and writes one with a packed model. Raises CannotLoad where that fails, and Cancelled.
 
     Some families use a matrix in another way than a layer does (mamba multiplies with dt_proj's weight by hand), and
@@ -489,21 +506,22 @@ def refuse_what_does_not_run(session: Session, control: Control) -> None:
     from engine.skeleton import first_line
 
     try:
-        forward = GeneralForward(session)
+        bare: Any = SimpleNamespace(model=model)  # a session is made only of what runs
+        forward = GeneralForward(bare)
         forward.read([0, 0], control.cancelled)
         forward.step([0])
     except Cancelled:
         raise
     except Exception as error:  # whatever a kernel raises
         log.warning("a packed model does not run", exc_info=True)
-        precision, said = session.facts.precision, first_line(error)
+        said = first_line(error)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # its frames hold tensors (MEM-22)
     else:
         return
     raise CannotLoad(
         "A {family} model does not run in {precision} here: its first step failed ({said}).",
         "Choose bfloat16 or float32.",
-        family=session.facts.family,
+        family=model.config.model_type,
         precision=precision,
         said=said,
     )

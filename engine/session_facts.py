@@ -30,7 +30,7 @@ def session_facts(
 ) -> SessionFacts:
     """The facts of a loaded model, measured where they can be. Stage times and process memory are the caller's."""
     measured = measured_by_part(model, blueprint)
-    predicted = estimate(blueprint, precision)
+    predicted = estimate(blueprint, precision, double_quantisation=plan.double_quantisation)
     quantised = precision not in ELEMENT_BYTES
     method = blueprint.quantisation or ("bitsandbytes" if quantised else "")
     attention = str(model.config.get_text_config(decoder=True)._attn_implementation or "eager")

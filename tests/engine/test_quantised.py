@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from itertools import pairwise
+from math import ceil
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from engine.errors import CannotLoad, SettingsRefused
 from engine.events import TokenEvent
 from engine.loading import load
 from engine.loop import generate
+from engine.memory import estimate
 from engine.quantised import (
     METHODS,
     Quantised,
@@ -435,3 +437,46 @@ def test_a_packed_tensor_class_counts_as_what_it_stores():
     inner = plain_tensors(Pair(numbers, scale))
     assert [tensor.nbytes for tensor in inner] == [32, 16]
     assert all(a is not b for a, b in pairwise(inner))
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_four_bits_weigh_what_was_predicted_with_and_without_double_quantisation(double, plain):
+    session = loaded_with(plain, "nf4", double_quantisation=double)
+    constants = next(part for part in session.facts.ledger if part.name == "quantisation")
+    assert constants.predicted_bytes == constants.measured_bytes
+    session.close()
+
+
+def test_the_estimate_follows_double_quantisation(plain):
+    with_it, without = (estimate(str(plain), "nf4", double_quantisation=double) for double in (True, False))
+    matrices = [tensor for tensor in read_blueprint(plain).skeleton.tensors if tensor.quantisable]
+    each = [ceil(tensor.numel / 64) for tensor in matrices]
+    # Each block's float32 becomes one byte; each 256 of those get a float32, and each matrix a table and an offset.
+    nested = sum(4 * ceil(blocks / 256) + 256 * 4 + 4 for blocks in each)
+    assert without.weights_bytes - with_it.weights_bytes == 3 * sum(each) - nested
+
+
+def test_a_packed_checkpoint_is_predicted_as_it_is_packed_predicted_and_measured(plain, tmp_path):
+    saved(plain, tmp_path, load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=False)
+    session = load(LoadPlan(str(tmp_path), device_map="cpu"), lambda event: None, Control())
+    for part in session.facts.ledger:
+        if part.predicted_bytes is not None and part.measured_bytes is not None:
+            assert part.predicted_bytes == part.measured_bytes, part
+    session.close()
+
+
+def test_gptq_is_predicted_by_bits_and_group_size(tmp_path):
+    """From config.json alone: what the shapes that GPTQModel writes add up to."""
+    config = tiny_config(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False})
+    found, skeleton = estimate(str(config)), read_blueprint(config).skeleton
+    numbers = constants = 0
+    for tensor in skeleton.tensors:
+        if not tensor.quantisable:
+            continue
+        rows, columns = tensor.shape
+        numbers += columns // 8 * rows * 4
+        constants += columns // 32 * rows * 2 + columns // 32 * rows // 8 * 4 + columns * 4
+    parts = {part.name: part.predicted_bytes for part in found.parts}
+    assert parts["quantisation"] == constants
+    assert parts["attention"] + parts["feed-forward"] == numbers
+    assert any("GPTQ, 4 bits, groups of 32" in note for note in found.notes)
