@@ -608,7 +608,7 @@ class PlannedDevice:
     memory_bytes: int  # 0: no limit (disk)
     weights_bytes: int
     kv_bytes: int
-    working_bytes: int  # working space and logits
+    working_bytes: int  # working space and logits, and room for the largest part that comes from elsewhere
 
     @property
     def used_bytes(self) -> int:
@@ -637,8 +637,10 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Nothing spills to disk, and each device has room for the cache and the working space beside its weights."""
-        return not self.spilled_bytes("disk") and all(d.free_bytes >= 0 for d in self.devices if d.memory_bytes)
+        """All lies where it is computed, with room for the cache and the working space beside it, on GPUs if any."""
+        gpus = any(device.name not in ("cpu", "disk") for device in self.devices)
+        room = all(device.free_bytes >= 0 for device in self.devices if device.memory_bytes)
+        return room and not self.moved_bytes_per_token and not (gpus and self.main_device == "cpu")
 
     def spilled_bytes(self, device: str) -> int:
         """Weights that lie on "cpu" or "disk"."""

@@ -45,9 +45,12 @@ def devices_here() -> list[str]:
     return [*devices, "cpu", "disk"]
 
 
-def checked_device(name: str) -> str:
-    """A device's full name ("cuda" and "0" are "cuda:0"). Raises CannotLoad if there is no such device."""
-    here = devices_here()
+def checked_device(name: str, here: list[str] | None = None) -> str:
+    """A device's full name ("cuda" and "0" are "cuda:0"). Raises CannotLoad if there is no such device.
+
+    here: the devices to choose from, None for this machine's.
+    """
+    here = devices_here() if here is None else here
     text = str(name).strip().lower()
     if not _DEVICE.fullmatch(text):
         raise CannotLoad(
@@ -102,7 +105,9 @@ def place(plan: LoadPlan, blueprint: Blueprint, precision: str, float_dtype: str
     return Placement(device_map, devices, disk, (*notes, *_precision_notes(devices, precision, float_dtype)))
 
 
-def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dict[str, str]:
+def check_table(
+    table: tuple[tuple[str, str], ...], blueprint: Blueprint, here: list[str] | None = None
+) -> dict[str, str]:
     """A table of (module, device) as a device map. Raises CannotLoad if it names what is not there or forgets."""
     names = {name for name, _ in blueprint.skeleton.model.named_modules()}
     tensors = [name for name, _ in blueprint.skeleton.model.named_parameters(remove_duplicate=False)]
@@ -117,7 +122,7 @@ def check_table(table: tuple[tuple[str, str], ...], blueprint: Blueprint) -> dic
                 count=blueprint.layers,
                 parts=", ".join(_parts(blueprint)[:6]),
             )
-        device_map[name] = checked_device(device)
+        device_map[name] = checked_device(device, here)
     for tied, source in (getattr(blueprint.skeleton.model, "all_tied_weights_keys", None) or {}).items():
         places = [name for name in device_map if _inside(source, name)]
         if places and not any(_inside(tied, name) for name in device_map):  # lies where its other name is
@@ -211,11 +216,18 @@ def plan_for(
         # Named one by one: the planner takes the smaller of its dtype and the empty model's own.
         "special_dtypes": {name: plain for name in names if name not in quantisable},
     }
-    if wish == "sequential":
-        memory = get_max_memory(max_memory)
-    else:
-        memory = get_balanced_memory(model, max_memory=max_memory, low_zero=wish == "balanced_low_0", **sizes)
-    device_map = infer_auto_device_map(model, max_memory=memory, **sizes)
+    own = dict(max_memory) if max_memory else None  # it is written into
+    library = logging.getLogger("accelerate.utils.modeling")
+    level = library.level
+    library.setLevel(logging.ERROR)  # it warns of each GPU that is not there, which is known
+    try:
+        if wish == "sequential":
+            memory = get_max_memory(own)
+        else:
+            memory = get_balanced_memory(model, max_memory=own, low_zero=wish == "balanced_low_0", **sizes)
+        device_map = infer_auto_device_map(model, max_memory=memory, **sizes)
+    finally:
+        library.setLevel(level)
     return {name: f"cuda:{device}" if isinstance(device, int) else str(device) for name, device in device_map.items()}
 
 

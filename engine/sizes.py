@@ -198,6 +198,7 @@ class ModelSizes:
         before = self.kv_bytes(precision, context_tokens - 1)
         after = self.kv_bytes(precision, context_tokens)
         embedding, head = sizes.part("embedding"), sizes.part("lm_head")
+        why = self.why_rough_is_off(precision, context_tokens, lanes)
         return {
             "precision": precision,
             "context_tokens": context_tokens,
@@ -213,7 +214,7 @@ class ModelSizes:
             "better_rough_total_bytes": self.better_rough_bytes(precision, context_tokens, lanes),
             "total_bytes": None if cache is None else self.need(precision, context_tokens, lanes),
             "parts": self.ledger(precision, context_tokens, lanes),
-            "notes": (*self.notes, *self._context_notes(context_tokens), *self._rough_notes(precision, context_tokens)),
+            "notes": tuple(note for note in (*self.notes, self._beyond_context(context_tokens), why) if note),
         }
 
     # ---------------------------------------------------------------- why the rough formula is off
@@ -238,21 +239,18 @@ class ModelSizes:
         if none:
             reasons.append(f"counts {none} of {len(self.cache or ())} layers that keep no keys and values")
         if precision not in ELEMENT_BYTES:
-            reasons.append(f"and takes the cache in {precision}, which stays {self.weights(precision).float_dtype}")
+            reasons.append(f"takes the cache in {precision} although it stays {self.weights(precision).float_dtype}")
+        told = " and ".join(filter(None, (", ".join(reasons[:-1]), reasons[-1])))
         return (
             f"The rough formula counts {counted / 1e9:,.2f} GB for the text where this model keeps "
-            f"{cache / 1e9:,.2f} GB: it {', '.join(reasons)}."
+            f"{cache / 1e9:,.2f} GB: it {told}."
         )
 
-    def _rough_notes(self, precision: str, context_tokens: int) -> list[str]:
-        why = self.why_rough_is_off(precision, context_tokens)
-        return [why] if why else []
-
-    def _context_notes(self, context_tokens: int) -> list[str]:
+    def _beyond_context(self, context_tokens: int) -> str:
         if not self.context_tokens or context_tokens <= self.context_tokens:
-            return []
+            return ""
         most = f"{self.context_tokens:,}"
-        return [f"{context_tokens:,} tokens are more than the model's context of {most}: it cannot use them."]
+        return f"{context_tokens:,} tokens are more than the model's context of {most}: it cannot use them."
 
     def _cache_note(self) -> str:
         if self.cache is None:

@@ -66,3 +66,31 @@ def test_what_cannot_be_estimated_is_two_lines_and_an_exit_code(folder, argument
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.split(":")[0] for line in err.splitlines()] == ["error", "fix"]
+
+
+def test_a_plan_for_gpus_that_are_not_there_says_what_lies_where(folder, capsys):
+    asked = ["estimate", "--model", folder, "--context", "20", "--gpus", "2x0.0002", "--cpu-memory", "1", "--json"]
+    assert main(asked) == 0
+    told = json.loads(capsys.readouterr().out)
+    plan = told["plan"]
+    assert [device["name"] for device in plan["devices"]][:2] == ["cuda:0", "cuda:1"]
+    assert sum(device["weights_bytes"] for device in plan["devices"]) == told["weights_bytes"]["total"]
+    assert sum(device["kv_bytes"] for device in plan["devices"]) == told["kv_bytes"]
+    parts = [part for device in plan["devices"] for part in device["parts"]]
+    assert sorted(parts) == sorted(
+        ["model.embed_tokens", "model.norm", "lm_head", *(f"model.layers.{at}" for at in range(4))]
+    )
+    assert plan["fits"] is False  # the GPUs are too small for a layer beside the working space
+    assert any("No GPU has room" in note for note in plan["notes"])
+    assert main([*asked[:-1], "--device-map", "balanced"]) == 0
+    assert "Plan balanced" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--gpus", "many"], ["--gpus", "2x24", "--cpu-memory", "much"], ["--gpus", "2x24", "--lanes", "0"]]
+)
+def test_gpus_that_cannot_be_read_are_a_sentence(folder, arguments, capsys):
+    assert main(["estimate", "--model", folder, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.split(":")[0] for line in err.splitlines()] == ["error", "fix"]
