@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
 from engine.events import Answered, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
-from engine.settings import LoadPlan, Request
+from engine.settings import LoadPlan, PlanWish, Request
 
 if TYPE_CHECKING:
     from engine.replay import Recorder
@@ -84,7 +84,6 @@ class Worker(QObject):
     event = Signal(object)  # engine events
     previewed = Signal(object)  # PromptPreview
     estimated = Signal(object)  # Estimate, or EngineError
-    models_found = Signal(object)  # list of ModelChoice
     recording = Signal(object)  # the Recorder of the run that begins
     record_problem = Signal(object)  # EngineError
     finished = Signal(object)  # "load", "run", "unload": the engine is free again
@@ -190,15 +189,6 @@ class Worker(QObject):
             found = told(error, "question")
         self.event.emit(Answered(job.question, found))
 
-    @Slot(object)
-    def find_models(self, folders: tuple[str, ...]) -> None:
-        try:
-            from engine.catalog import find_models
-
-            self.models_found.emit(find_models(folders))
-        except Exception as error:  # a thread's edge
-            self.event.emit(told(error, "catalog"))
-
     def _close_session(self) -> None:
         session, self.session = self.session, None
         if session is not None:
@@ -262,7 +252,6 @@ class Engine(QObject):
     _preview = Signal(object)
     _estimate = Signal(object)
     _ask = Signal(object)
-    _find_models = Signal(object)
     busy_changed = Signal(object)  # "", "load", "run", "unload"
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -277,10 +266,10 @@ class Engine(QObject):
         self._preview.connect(self.worker.preview)
         self._estimate.connect(self.worker.estimate)
         self._ask.connect(self.worker.ask)
-        self._find_models.connect(self.worker.find_models)
         self.worker.finished.connect(self._became_free)
         self._control = Control()
         self._questions = Control()  # cancelled as soon as something else begins
+        self._plan = Control()  # of the newest question to the planner
         self._pace_s = 0.0
         self.busy = ""
         self._next: Callable[[], None] | None = None  # a load or unload that waits for what it interrupted
@@ -366,11 +355,15 @@ class Engine(QObject):
 
     @Slot(object)
     def ask(self, question: object) -> None:
-        """A view's question; the answer comes as an `Answered`. One that would hold up a load or run is broken off."""
-        self._ask.emit(AskJob(question, self._questions))
+        """A view's question; the answer comes as an `Answered`. One that would hold up a load or run is broken off.
 
-    def find_models(self, folders: tuple[str, ...]) -> None:
-        self._find_models.emit(folders)
+        Of questions to the planner only the newest counts: those before it that still wait are broken off too.
+        """
+        control = self._questions
+        if isinstance(question, PlanWish):
+            self._plan.cancel()
+            control = self._plan = Control()
+        self._ask.emit(AskJob(question, control))
 
     def close(self) -> None:
         """Cancel, quit, wait. Leaves the process within two seconds even where a library cannot be interrupted."""

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.menus import build_menus
+from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
 from app.replays import Replays
 from engine.errors import SettingsRefused
@@ -63,6 +64,7 @@ class MainWindow(QMainWindow):
         self.store = RunStore(self)
         self.engine = Engine(self)
         self.replays = Replays(self)
+        self.models = Models(self)
         self._painted = False
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
@@ -230,7 +232,7 @@ class MainWindow(QMainWindow):
     def start(self) -> None:
         """What happens once the window is on the screen: the plots, the models that are here, the last model."""
         self.build_plots()
-        self.engine.find_models(tuple(self.preferences.model_folders))
+        self.models.refresh()
         preferences = self.preferences
         self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map))
 
@@ -242,12 +244,6 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def show_estimate(self, answer: Estimate | EngineError) -> None:
         self.model_panel.set_estimate(answer)
-
-    @Slot(object)
-    def add_model_folder(self, folder: object) -> None:
-        if str(folder) not in self.preferences.model_folders:
-            self.preferences.model_folders.append(str(folder))
-        self.engine.find_models(tuple(self.preferences.model_folders))
 
     @Slot(object)
     def engine_event(self, event: object) -> None:
@@ -499,6 +495,7 @@ class MainWindow(QMainWindow):
         p.stop = list(self.sampling_panel.stop_strings())
         p.seconds_per_token = self.sampling_panel.pace()
         p.text_size = self.text_view.size_step()
+        self.models.remember()
         write_preferences(p)
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -506,7 +503,9 @@ class MainWindow(QMainWindow):
         if self._visit is None:
             self.remember()
         self.hide()  # gone at once for the person, while the engine comes to its end
+        self.models.stop()
         self.engine.close()
+        self.models.close()
         super().closeEvent(event)
 
 
@@ -551,4 +550,5 @@ def run_window(replay: str | None = None) -> int:
     with surprises_are_told(window):
         code = app.exec()
         window.engine.close()
+        window.models.close()
     return code

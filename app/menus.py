@@ -22,6 +22,7 @@ def build_menus(window: MainWindow) -> None:
     bar = window.menus
     file = bar.addMenu(tr("&File"))
     window.load_action = _action(file, tr("Choose a model…"), "Ctrl+L", window.show_model_panel)
+    _action(file, tr("Models…"), "Ctrl+B", window.models.show_browser)
     _action(file, tr("Open a replay…"), "Ctrl+O", window.replays.open)
     window.recent_menu = file.addMenu(tr("Recent runs"))
     window.save_action = _action(file, tr("Save replay…"), "Ctrl+S", window.replays.save)

@@ -38,6 +38,7 @@ class Preferences:
     precision: str = ""
     device_map: str = "auto"
     model_folders: list[str] = field(default_factory=list)
+    model_browser: dict[str, Any] = field(default_factory=dict)  # as ModelBrowser.state gives it
     prompt: str = "Describe how a river shapes the land it crosses."
     system: str = ""
     raw: bool = False

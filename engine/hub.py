@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 Emit = Callable[[DownloadProgress], None]
 
 RETRY_AFTER_S = (1.0, 2.0, 4.0, 8.0)  # a connection that broke is tried again; counted anew whenever bytes arrive
-TELL_EVERY_S = 0.1
+TELL_EVERY_S, TICK_S = 0.1, 0.5
 SPEED_OVER_S = 4.0
 PIECE = 4 * 1024 * 1024
 SPARE_BYTES = 50_000_000  # left on the disk
@@ -167,6 +167,13 @@ def download(hub_id: str, name: str, emit: Emit, control: Control) -> str:
     meter = _Meter(plan, emit)
 
     async def fetch_all(client: httpx2.AsyncClient) -> None:
+        ticking = asyncio.ensure_future(meter.tick())
+        try:
+            await fetch_each(client)
+        finally:
+            ticking.cancel()
+
+    async def fetch_each(client: httpx2.AsyncClient) -> None:
         for file in sorted(plan.files, key=lambda file: file.size):  # small ones first: a refusal shows at once
             if not is_whole(plan, file):
                 with _locked(plan, file), _disk_errors(plan):
@@ -375,8 +382,17 @@ class _Meter:
         self._here = {file.name: file_bytes_here(plan, file) for file in plan.files}
         self._seen: deque[tuple[float, int]] = deque()
         self._told_s = 0.0
+        self._last = ("downloading", "")
+
+    async def tick(self) -> None:
+        """Says it also while nothing arrives: the last bytes before a silence, and a speed that falls to nothing."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            if time.monotonic() - self._told_s >= TICK_S:
+                self.tell(*self._last)
 
     def arrived(self, file: RemoteFile, have: int, state: str = "downloading") -> None:
+        self._last = (state, file.name)
         if state == "checking":
             self._seen.clear()  # these bytes came from the disk
         else:
@@ -390,7 +406,7 @@ class _Meter:
 
     def tell(self, state: str, file: str) -> None:
         now, done = time.monotonic(), sum(self._here.values())
-        self._told_s = now
+        self._told_s, self._last = now, (state, file)
         seen = self._seen
         if seen and done < seen[-1][1]:  # begun again
             seen.clear()

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -117,13 +119,29 @@ def _unreachable(error: Exception) -> RemoteFailed:
             "{host} cannot be reached: {reason}.",
             "Check the connection and try again. Models that are on this computer load without it.",
             host=host,
-            reason=str(error).strip().rstrip(".") or "no connection",
+            reason=_reason(error),
         )
     return RemoteFailed(
         "The connection to {host} broke off.",
         "Check the connection and let it go on; what has arrived stays.",
         host=host,
     )
+
+
+def _reason(error: BaseException) -> str:
+    """Why no connection came about, from what lies beneath the library's exception."""
+    beneath: list[BaseException] = [error]
+    for each in beneath:  # grows while it is walked through
+        if isinstance(each, BaseExceptionGroup):
+            beneath += each.exceptions
+        beneath += [inner for inner in (each.__cause__, each.__context__) if inner is not None and inner not in beneath]
+        if isinstance(each, socket.gaierror):
+            return "no address is known for this name, so perhaps there is no network"
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({each.verify_message})"
+        if isinstance(each, ConnectionRefusedError):
+            return "nothing answers there"
+    return str(error).strip().rstrip(".") or "no connection"
 
 
 def no_hub(reason: str = "") -> RemoteFailed:

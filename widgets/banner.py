@@ -42,13 +42,7 @@ class Banner(QFrame):
 
     def show_error(self, error: EngineError, button: str = "", act: Callable[[], object] | None = None) -> None:
         """An error's sentence and its way out, with a button that does it where there is one."""
-        self._show(
-            f"{translated(error.what_template, error.fields) or error.what} "
-            f"{translated(error.fix_template, error.fields) or error.fix}".strip(),
-            True,
-            button,
-            act,
-        )
+        self._show(sentence_of(error), True, button, act)
 
     def show_note(self, text: str, button: str = "", act: Callable[[], object] | None = None) -> None:
         self._show(text, False, button, act)
@@ -88,3 +82,10 @@ def translated(template: str, fields: tuple[tuple[str, str], ...]) -> str:
         return ""
     text = QCoreApplication.translate("errors", template)
     return text.format(**dict(fields)) if fields else text
+
+
+def sentence_of(error: EngineError) -> str:
+    """What went wrong and the way out, in the window's language."""
+    what = translated(error.what_template, error.fields) or error.what
+    fix = translated(error.fix_template, error.fields) or error.fix
+    return f"{what} {fix}".strip()

@@ -37,6 +37,17 @@ def count_text(count: int | None) -> str:
     return f"{count:,}".replace(",", locale().groupSeparator())  # Qt's integers end at 64 bits
 
 
+def short_count(count: int | None) -> str:
+    """A count of three figures: 134M, 7.62B, 950."""
+    if count is None:
+        return UNKNOWN
+    for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale * 0.9995:
+            value = count / scale
+            return f"{number_text(value, 0 if value >= 99.95 else 1 if value >= 9.995 else 2)}{unit}"
+    return count_text(count)
+
+
 def bytes_text(count: float | None) -> str:
     """Bytes in decimal units: 487 MB, 1.9 MB, 12 kB."""
     if count is None or not math.isfinite(count):

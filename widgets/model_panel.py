@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
 from engine.events import LOAD_STAGES, EngineError, Estimate, ModelChoice, SessionFacts
 from engine.settings import PRECISIONS, LoadPlan, Range
 from widgets import theme
-from widgets.banner import translated
+from widgets.banner import sentence_of, translated
 from widgets.fields import NumberField
-from widgets.format import bytes_text, duration_text, plain_tooltip
+from widgets.format import bytes_text, duration_text, plain_tooltip, short_count
 from widgets.ledger_view import PARTS_OF_RUN, LedgerView
 from widgets.model_chip import ModelChip, device_words
 from widgets.panel import ElidedLabel, Panel
@@ -45,6 +45,7 @@ class ModelPanel(Panel):
     cancel_requested = Signal()
     estimate_requested = Signal(object)  # LoadPlan
     folder_chosen = Signal(object)  # str: a folder with models, to be remembered
+    browse_requested = Signal()  # the model browser is wanted
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -84,9 +85,16 @@ class ModelPanel(Panel):
         menu.addAction(self.tr("Open a folder…")).triggered.connect(self.open_folder)
         menu.addAction(self.tr("Open a GGUF file…")).triggered.connect(self.open_gguf)
         open_button.setMenu(menu)
+        self.browse_button = QToolButton()
+        theme.set_icon(self.browse_button, "search")
+        self.browse_button.setIconSize(QSize(16, 16))
+        self.browse_button.setToolTip(self.tr("All models: what each one is, and more from the hub (Ctrl+B)"))
+        self.browse_button.setAccessibleName(self.tr("All models"))
+        self.browse_button.clicked.connect(self.browse_requested)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.picker, 1)
+        row.addWidget(self.browse_button)
         row.addWidget(open_button)
         self.body.addLayout(row)
         self.about = SmallText()
@@ -306,7 +314,7 @@ class ModelPanel(Panel):
         if isinstance(answer, Estimate):
             self._estimate, self._estimate_problem = answer, ""
         else:
-            self._estimate, self._estimate_problem = None, _sentence(answer)
+            self._estimate, self._estimate_problem = None, sentence_of(answer)
         self._shown = ()
         self.refresh()
 
@@ -359,7 +367,7 @@ class ModelPanel(Panel):
             return
         parts = []
         if choice.parameters:
-            parts.append(self.tr("{count} parameters").format(count=_short_count(choice.parameters)))
+            parts.append(self.tr("{count} parameters").format(count=short_count(choice.parameters)))
         if choice.precision:
             parts.append(choice.precision)
         if choice.size_bytes:
@@ -495,16 +503,3 @@ class _Combo(QComboBox):
 
     def wheelEvent(self, event) -> None:
         event.ignore()
-
-
-def _sentence(error: EngineError) -> str:
-    what = translated(error.what_template, error.fields) or error.what
-    fix = translated(error.fix_template, error.fields) or error.fix
-    return f"{what} {fix}".strip()
-
-
-def _short_count(count: int) -> str:
-    for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g}{unit}"
-    return str(count)
