@@ -101,8 +101,7 @@ class Worker(QObject):
             self.event.emit(LoadProgress("blueprint", 0, 0, 0.0))
             from engine.loading import load
 
-            self._close_session()
-            self.session = load(job.plan, self.event.emit, job.control)
+            self.session = load(job.plan, self.event.emit, job.control, before_weights=self._make_room)
             self._plan = job.plan
             from engine.events import Loaded
 
@@ -110,7 +109,7 @@ class Worker(QObject):
         except Cancelled:
             pass
         except Exception as error:  # a thread's edge
-            self.event.emit(told(error, "load"))
+            self.event.emit(self._load_failed(error, job.plan))
         if self.session is None:
             self._give_memory_back()
         self.finished.emit("load")
@@ -188,6 +187,19 @@ class Worker(QObject):
         except Exception as error:  # a thread's edge
             found = told(error, "question")
         self.event.emit(Answered(job.question, found))
+
+    def _make_room(self) -> bool:
+        """The next model was found good as far as can be told without reading it: only now the loaded one goes."""
+        loaded = self.session is not None
+        self._close_session()
+        return loaded
+
+    def _load_failed(self, error: Exception, plan: LoadPlan) -> Event:
+        """The error as an event; one that a person may allow is a question about the plan that was asked for."""
+        from engine.trust import NeedsAnswer
+
+        said = told(error, "load")
+        return replace(error.question, plan=plan, error=said) if isinstance(error, NeedsAnswer) else said
 
     def _close_session(self) -> None:
         session, self.session = self.session, None

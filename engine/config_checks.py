@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import CannotLoad
+from engine.trust import code_needed
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
@@ -60,11 +61,7 @@ def refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) ->
     code = code_files(folder)
     if family not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
         if raw.get("auto_map"):
-            raise CannotLoad(
-                "This model needs program code that comes with it ({files}).",
-                "Read these files, and allow the code only if you trust its maker.",
-                files=", ".join(code) or "not in the folder",
-            )
+            raise code_needed(folder)
         raise _unknown_family(family, raw.get("transformers_version"))
     dtype = raw_dtype(raw)
     named = getattr(torch, dtype, None) if dtype else torch.float32

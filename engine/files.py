@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from engine.catalog import gguf_files
 from engine.errors import CannotLoad
+from engine.trust import pickle_needed
 
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
@@ -368,11 +369,7 @@ def _pickles(folder: Path, allow_pickle: bool) -> WeightFiles:
         if head.startswith(b"PK") and not zipfile.is_zipfile(file):
             raise CannotLoad("{name} is truncated ({size} bytes).", AGAIN, name=file.name, size=f"{size:,}")
     if not allow_pickle:
-        raise CannotLoad(
-            "The weights are pickle files ({name}), which can run programs when they are read.",
-            "Prefer a safetensors version of this model; or allow pickle files if you trust where it comes from.",
-            name=files[0].name,
-        )
+        raise pickle_needed(files)
     return WeightFiles("pickle", files, {}, ("The weights are pickle files, read with weights_only.",))
 
 

@@ -207,4 +207,5 @@ class TrustQuestion:
     plan: object
     files: tuple[CodeFile, ...]
     digest: str
-    elsewhere: tuple[str, ...] = ()  # parts of auto_map that lie in other repositories
+    elsewhere: tuple[str, ...] = ()  # parts of auto_map that are not in the folder
+    error: object = None  # EngineError: what is said where the answer is no

@@ -32,6 +32,7 @@ from engine.settings import LoadPlan, precision_named
 from engine.skeleton import first_line
 from engine.tensor_checks import Damage, file_dtype_note, missing_tensors, refuse_wrong_tensors, wrong_shape
 from engine.tokenizers import load_tokenizer
+from engine.trust import refuse_changed_code
 from engine.weights_view import ShardClock, table_after_load
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,8 @@ def _load(
     located = resolve(plan.model)
     files = None if located.gguf else weight_files(located.folder, plan.allow_pickle)
     stages.total_bytes = files.total_bytes if files else located.path.stat().st_size
+    if plan.trust_remote_code and not located.gguf:
+        refuse_changed_code(located.folder, plan.code_digest)
     stages.tell(0, "importing torch and transformers")
     _prepare_libraries(leave_one_core)
     stages.began = time.perf_counter()  # a stage's time is the model's, not the libraries'

@@ -46,6 +46,7 @@ class LoadPlan:
     offload_folder: str | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
+    code_digest: str = ""  # of the code files that a person read and allowed; "": whatever lies there
     tie_lm_head: bool = False
     attention: str | None = None
     int8_threshold: float = 6.0

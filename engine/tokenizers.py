@@ -5,18 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.blueprint import Blueprint
+from engine.blueprint import Blueprint, end_sources
 from engine.errors import CannotLoad
 from engine.skeleton import first_line
+from engine.trust import code_needed, names_code
 
 FILES = (
     "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "vocab.bpe",
     "sentencepiece.bpe.model", "tokenizer_config.json",
 )  # fmt: skip
+# What every tokenizer should give back as it was; one that belongs to another model, or is damaged, often does not.
+SAMPLES = (
+    ("English", "The river bends here, and it's slow."),
+    ("Chinese", "量子计算是什么？"),
+    ("digits", "3.14159 and 1,024"),
+    ("emoji", "🌊🦜"),
+)
+USUAL_PADDING = 0.02  # of the rows: sizes are rounded up so that matrices divide well
 
 
 def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
-    """(tokenizer, notes). Raises CannotLoad: missing, broken, or larger than the embedding (LOD-14, PRM-7)."""
+    """(tokenizer, notes). Raises CannotLoad: missing, broken, or larger than the embedding (LOD-14, PRM-7);
+    NeedsAnswer where it brings code of its own (LOD-4)."""
     from transformers import AutoTokenizer
 
     located = blueprint.located
@@ -31,6 +41,8 @@ def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
         reason = first_line(error)
     else:
         return tokenizer, _compared(tokenizer, blueprint)
+    if not blueprint.trust_remote_code and names_code(located.folder, "tokenizer_config.json"):
+        raise code_needed(located.folder)
     if not located.gguf and not any((located.folder / name).is_file() for name in FILES[:-1]):
         raise _missing(located.folder)  # only the settings of a tokenizer are there
     raise CannotLoad("The tokenizer cannot be read: {reason}.", "Download tokenizer.json again.", reason=reason)
@@ -44,8 +56,11 @@ def _missing(folder: Path) -> CannotLoad:
     )
 
 
+# ---------------------------------------------------------------- does it belong to this model
+
+
 def _compared(tokenizer: Any, blueprint: Blueprint) -> list[str]:
-    """Notes on a tokenizer that differs from the embedding. Raises CannotLoad where its ids would be out of range."""
+    """Notes on a tokenizer that differs from the model. Raises CannotLoad where its ids would be out of range."""
     vocabulary = tokenizer.get_vocab()
     rows = blueprint.vocab_size
     added = set(tokenizer.get_added_vocab())
@@ -63,8 +78,85 @@ def _compared(tokenizer: Any, blueprint: Blueprint) -> list[str]:
     if beyond := sorted(word for word in added if vocabulary.get(word, 0) >= rows):
         names = ", ".join(beyond[:3])
         notes.append(f"The tokenizer's {names} lie beyond the model's embedding; a prompt that holds them is refused.")
-    if len(vocabulary) < rows * 0.5:
-        notes.append(
-            f"The tokenizer knows {len(vocabulary):,} tokens and the embedding {rows:,}: it may be another model's."
-        )
+    notes += _size_note(len(vocabulary), rows)
+    notes += _special_notes(tokenizer, blueprint)
+    notes += _round_trip_notes(tokenizer)
     return notes
+
+
+def _size_note(tokens: int, rows: int) -> list[str]:
+    """Rows of the embedding that no token leads to."""
+    unused = rows - tokens
+    if unused <= 0:
+        return []
+    told = f"The tokenizer knows {tokens:,} tokens and the embedding has {rows:,} rows"
+    if unused > rows * 0.5:
+        return [f"{told}: it may be another model's."]
+    if unused > max(USUAL_PADDING * rows, 512):
+        return [f"{told}: {unused:,} rows are never used, more than padding explains."]
+    return [f"{told}: {unused:,} rows are padding."]
+
+
+def _special_notes(tokenizer: Any, blueprint: Blueprint) -> list[str]:
+    """Where beginning, end and padding are other tokens by the tokenizer than by the model's files."""
+    text = blueprint.text_config
+    told: list[str] = []
+    ends = {i for ids in end_sources(blueprint).values() for i in ids}
+    own = tokenizer.eos_token_id
+    if ends and own is not None and own not in ends:
+        told.append(f"end is {own} by the tokenizer, {_ids(ends)} by the model's files")
+    for name, words in (("bos_token_id", "beginning"), ("pad_token_id", "padding")):
+        mine, theirs = getattr(tokenizer, name, None), getattr(text, name, None)
+        if isinstance(mine, int) and isinstance(theirs, int) and theirs >= 0 and mine != theirs:
+            told.append(f"{words} is {mine} by the tokenizer, {theirs} by config.json")
+    notes = []
+    if told:
+        maybe = " It may be another model's tokenizer." if len(told) > 1 else ""
+        notes.append(f"Special tokens differ: {'; '.join(told)}.{maybe}")
+    if unknown := sorted(i for i in ends if not 0 <= i < blueprint.vocab_size):
+        notes.append(f"The end token {_ids(unknown)} lies outside the vocabulary of {blueprint.vocab_size:,}.")
+    elif unknown := sorted(i for i in ends if i > max(tokenizer.get_vocab().values())):
+        notes.append(f"The tokenizer has no token {_ids(unknown)}, with which the model ends a text.")
+    return notes
+
+
+def _ids(ids: Any) -> str:
+    return ", ".join(map(str, sorted(ids)))
+
+
+def _round_trip_notes(tokenizer: Any) -> list[str]:
+    """Sample text that does not come back. A leading space is the only freedom: many tokenizers add one."""
+    lost: list[str] = []
+    changed: list[str] = []
+    example = ""
+    for name, text in SAMPLES:
+        back = _back(tokenizer, text)
+        if back.strip() == text:
+            continue
+        if _letters(back) == _letters(text):
+            changed.append(name)
+        else:
+            lost.append(name)
+            example = example or f"“{text}” comes back as “{back[:60]}”"
+    notes = []
+    if lost:
+        what = "it is damaged, or another model's" if "English" in lost else "such text cannot be read by this model"
+        notes.append(f"The tokenizer does not give back {' and '.join(lost)}: {example}; {what}.")
+    if changed:
+        notes.append(f"The tokenizer changes spaces, accents or capitals of what it reads ({', '.join(changed)}).")
+    return notes
+
+
+def _back(tokenizer: Any, text: str) -> str:
+    try:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    except Exception as error:  # each tokenizer class fails in its own way
+        return first_line(error)
+
+
+def _letters(text: str) -> str:
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in plain if not c.isspace() and not unicodedata.combining(c))
