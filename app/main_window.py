@@ -28,6 +28,7 @@ from app.menus import build_menus
 from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
 from app.replays import Replays
+from app.trust import Trust
 from engine.errors import SettingsRefused
 from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import LoadPlan, Request, SamplingSettings
@@ -65,6 +66,7 @@ class MainWindow(QMainWindow):
         self.engine = Engine(self)
         self.replays = Replays(self)
         self.models = Models(self)
+        self.trust = Trust(self)
         self._painted = False
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded

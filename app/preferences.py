@@ -48,6 +48,7 @@ class Preferences:
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     recent_files: list[str] = field(default_factory=list)
+    trusted_code: list[str] = field(default_factory=list)  # digests of models' code that a person allowed
     schema: int = SCHEMA  # of this file
 
 

@@ -20,6 +20,7 @@ def connect(window: MainWindow) -> None:
     # engine → store → views (views listen to the store by themselves)
     worker.event.connect(store.take)
     worker.event.connect(window.engine_event)
+    worker.event.connect(window.trust.take)
     engine.busy_changed.connect(window.busy_changed)
     worker.previewed.connect(window.prompt_panel.set_preview)
     worker.estimated.connect(window.show_estimate)

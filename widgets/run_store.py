@@ -151,8 +151,9 @@ class RunStore(QObject):
                 self.activity, self.stage = "idle", ""
             case ev.Unloaded():
                 self.facts = None
-                self.load_stages = {}
-                self.activity, self.stage = "idle", ""
+                if self.activity != "loading":  # else it made room for the model that is being loaded
+                    self.load_stages = {}
+                    self.activity, self.stage = "idle", ""
             case ev.EngineError():
                 self.error = event
                 self.load_progress = None

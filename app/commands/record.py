@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", help="any whole number, for lanes that name none themselves")
     parser.add_argument("--max-new-tokens", default="256", metavar="N")
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="run the Python files that come with the model: read them first"
+    )
+    parser.add_argument(
+        "--allow-pickle", action="store_true", help="read pickle files, with weights_only, where there are no others"
+    )
     parser.add_argument("--engine", metavar="URL", help="a server instead of this computer")
     parser.add_argument("--out", required=True, metavar="FILE", help="the replay file; an older one is replaced")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
@@ -54,7 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Everything that can be refused is refused before torch is imported and a model is loaded.
-    plan = LoadPlan(args.model, precision_named(args.precision), device_map=device_map_from(args.device_map))
+    plan = LoadPlan(
+        args.model,
+        precision_named(args.precision),
+        device_map=device_map_from(args.device_map),
+        allow_pickle=args.allow_pickle,
+        trust_remote_code=args.trust_remote_code,
+    )
     seed = None if args.seed is None else whole_number("--seed", args.seed)
     lanes = tuple(lane_from(text, seed) for text in args.lane or ())
     request = Request(

@@ -11,8 +11,10 @@ from PySide6.QtWidgets import QWidget
 
 from widgets.boxes.blueprint_page import BlueprintPage
 from widgets.boxes.skeleton_page import SkeletonPage
+from widgets.boxes.weights_page import WeightsPage
 
 PAGES: dict[str, type[QWidget]] = {
     "blueprint": BlueprintPage,
     "skeleton": SkeletonPage,
+    "weights": WeightsPage,
 }

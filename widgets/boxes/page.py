@@ -141,13 +141,15 @@ def set_role(label: QWidget, role: str) -> None:
         label.style().polish(label)
 
 
-def copy_button(text: str, tooltip: str) -> QToolButton:
+def copy_button(text: str, tooltip: str, icon_only: bool = False) -> QToolButton:
     """A small button that copies; whoever makes it connects `clicked`."""
     button = QToolButton()
     button.setText(text)
     button.setToolTip(tooltip)
+    button.setAccessibleName(tooltip)
     theme.set_icon(button, "copy")
-    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    style = Qt.ToolButtonStyle
+    button.setToolButtonStyle(style.ToolButtonIconOnly if icon_only else style.ToolButtonTextBesideIcon)
     return button
 
 
