@@ -123,6 +123,16 @@ def gpus_named(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class XrayQuestion:
+    """Two ways to load one model, and the text over which they are compared. sample: a shipped text's name, or ""."""
+
+    reference: LoadPlan
+    other: LoadPlan
+    text: str
+    sample: str = ""
+
+
 _SETTING_ALIASES = {"no_repeat_ngram": "no_repeat_ngram_size"}  # the short name is understood in commands and files
 
 
