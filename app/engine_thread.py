@@ -385,6 +385,7 @@ class Engine(QObject):
         self._next = None
         self._control.cancel()
         self._questions.cancel()
+        self._plan.cancel()
         self._thread.quit()
         if not self._thread.wait(WAIT_ON_CLOSE_MS):
             # Importing torch or one large forward cannot be broken off. The record is whole up to here.
@@ -399,6 +400,7 @@ class Engine(QObject):
     def _start(self, what: str) -> None:
         self._control = Control()
         self._questions.cancel()
+        self._plan.cancel()
         self._questions = Control()
         self.busy = what
         self.busy_changed.emit(what)

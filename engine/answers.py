@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.control import Control
+from engine.errors import CannotLoad
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
+from engine.settings import OffloadQuestion, PlanWish
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
@@ -32,6 +34,16 @@ def answer(question: object, session: Session | None, control: Control) -> objec
             from engine.weights_view import histogram
 
             return histogram(question, session, control.cancelled)
+        case PlanWish():
+            from engine.planner import plan
+
+            return plan(question, _blueprint(question.model, session))
+        case OffloadQuestion():
+            from engine.offload_price import measure_offload
+
+            if session is None:
+                raise CannotLoad("No model is loaded.", "Load one first; offload is measured with it.")
+            return measure_offload(question, session.facts, control)
     raise TypeError(f"nobody answers {type(question).__name__}")
 
 

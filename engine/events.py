@@ -70,6 +70,17 @@ class PlacedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelFigure:
+    """Measured over a sample of this model's products: how many times as fast as torch's plain ones."""
+
+    name: str
+    words: str
+    chosen: bool
+    one_lane: float
+    eight_lanes: float
+
+
+@dataclass(frozen=True, slots=True)
 class SessionFacts:
     """What a view may know of a loaded model."""
 
@@ -102,6 +113,11 @@ class SessionFacts:
     memory_after_bytes: int = 0
     sizes: ModelSizes | None = None  # what a ledger for other wishes needs
     places: tuple[PlacedPart, ...] = ()  # measured: where each part of the loaded model lies
+    kernel: str = "plain"  # that computes the products
+    kernel_words: str = ""  # the same in words, and why it was chosen
+    kernel_figures: tuple[KernelFigure, ...] = ()  # what was measured for the choice; empty: nothing was
+    packed_bytes: int = 0  # copies of weights, packed for the processor, that are read instead of the model's own
+    packing_bytes: int = 0  # how much more memory that takes: less than nothing where the model's own stay on disk
 
     def on_device(self, device: str) -> int:
         """Measured bytes of the weights on a device."""
@@ -126,7 +142,9 @@ class SessionFacts:
         parts.append(LedgerPart("libraries", None, self.memory_before_bytes, _LIBRARIES))
         if not self.places:  # a replay of before they were measured
             return tuple(parts)
-        explained = self.memory_before_bytes + self.on_device("cpu") + (kv_here or 0)
+        if self.packing_bytes:
+            parts.append(LedgerPart("packed weights", None, self.packing_bytes, _PACKED))
+        explained = self.memory_before_bytes + self.on_device("cpu") + self.packing_bytes + (kv_here or 0)
         left = total - explained
         parts.append(LedgerPart("unexplained", None, left, _LESS if left < 0 else _MORE))
         return tuple(parts)
@@ -148,6 +166,7 @@ class SessionFacts:
         return tuple(parts)
 
 
+_PACKED = "Copies packed for the processor, less the weights that they stand for and that stay on disk."
 _LIBRARIES = "Python, torch, transformers and the window, before any weights."
 _LESS = (
     "Below zero: weights that are mapped from the file are counted whole, and their memory arrives only when they "
@@ -675,11 +694,15 @@ class OffloadPrice:
         return row.step_ms - self.rows[0].step_ms
 
     def ms_per_gb(self, place: str) -> float | None:
-        """Extra milliseconds per token for each 10^9 bytes moved; None where it was not measured, or cost nothing."""
-        for row in self.rows:
-            if row.place == place and row.moved_bytes and self.extra_ms(row) > 0:
-                return self.extra_ms(row) / row.moved_bytes * 1e9
-        return None
+        """Milliseconds per token for each 10^9 bytes that are moved, from the runs that differ in nothing else.
+
+        None where fewer than two were measured, or more bytes took no longer: the noise is larger than the price.
+        """
+        rows = [row for row in self.rows if row.place == place]
+        if len(rows) < 2 or rows[-1].moved_bytes <= rows[0].moved_bytes:
+            return None
+        price = (rows[-1].step_ms - rows[0].step_ms) / (rows[-1].moved_bytes - rows[0].moved_bytes) * 1e9
+        return price if price > 0 else None
 
 
 # ---------------------------------------------------------------- two precisions over one text

@@ -49,6 +49,7 @@ class LoadPlan:
     code_digest: str = ""  # of the code files that a person read and allowed; "": whatever lies there
     tie_lm_head: bool = False
     attention: str | None = None
+    kernel: str | None = None
     int8_threshold: float = 6.0
     double_quantisation: bool = True
     compute_dtype: str | None = None
@@ -92,9 +93,13 @@ class PlanWish:
 
 @dataclass(frozen=True, slots=True)
 class OffloadQuestion:
-    """What does it cost per token to keep a part of the loaded model away from the device that computes?"""
+    """What does it cost per token to keep layers of the loaded model away from the device that computes?
 
-    layers_share: float = 0.5  # of the layers are moved
+    number: another one is another question, so that measuring again is not answered from what is known.
+    """
+
+    steps: int = 8
+    number: int = 0
 
 
 MOST_GPUS = 64
