@@ -9,14 +9,16 @@ import hashlib
 import json
 import pickletools
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from engine.errors import CannotLoad
 from engine.inside import CodeFile, TrustQuestion
 
 MOST_TEXT = 400_000  # characters of a file that the viewer shows; the hash is of all of it
 MOST_PICKLE = 50_000_000  # bytes of instructions that are looked through; tensors lie outside of them
+OLD_PICKLES = 5  # mark, version, machine, the tensors, their keys
 CONFIGS = ("config.json", "tokenizer_config.json", "generation_config.json", "processor_config.json")
 
 
@@ -136,28 +138,34 @@ def pickle_needed(files: tuple[Path, ...]) -> NeedsAnswer:
 
 def pickle_names(file: Path) -> tuple[tuple[str, ...], bool]:
     """(what a pickle would call, by its full names; whether all of it could be looked through). Runs nothing."""
-    names: dict[str, None] = {}
+    names: set[str] = set()
     whole = True
     try:
         for data in _instructions(file):
             strings: list[str] = []  # the newest two are what STACK_GLOBAL takes
             for opcode, argument, _ in pickletools.genops(data):
                 if opcode.name in ("GLOBAL", "INST"):
-                    names[str(argument).replace(" ", ".")] = None
+                    names.add(str(argument).replace(" ", "."))
                 elif opcode.name == "STACK_GLOBAL":
-                    names[".".join(strings[-2:]) if len(strings) > 1 else "something that is worked out"] = None
+                    names.add(".".join(strings[-2:]) if len(strings) > 1 else "something that is worked out")
                 elif isinstance(argument, str):
                     strings.append(argument)
     except (OSError, ValueError, IndexError, zipfile.BadZipFile, UnicodeError):
         whole = False
-    return tuple(sorted(names)), whole
+    usual = ("torch.", "collections.OrderedDict")  # what every such file calls comes last
+    return tuple(sorted(names, key=lambda name: (name.startswith(usual), name))), whole
 
 
-def _instructions(file: Path) -> list[bytes]:
-    """The pickles inside a file of torch: of a zip its data.pkl, else the first bytes."""
+def _instructions(file: Path) -> Iterator[bytes | BinaryIO]:
+    """The pickles inside a file of torch: of a zip its .pkl parts, of the older kind the five at its beginning."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
-            parts = [part for part in archive.infolist() if part.filename.endswith(".pkl")]
-            return [archive.read(part) for part in parts if part.file_size <= MOST_PICKLE]
+            for part in archive.infolist():
+                if part.filename.endswith(".pkl"):
+                    if part.file_size > MOST_PICKLE:
+                        raise ValueError("too long to look through")
+                    yield archive.read(part)
+        return
     with file.open("rb") as stream:
-        return [stream.read(MOST_PICKLE)]
+        for _ in range(OLD_PICKLES):
+            yield stream

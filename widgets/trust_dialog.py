@@ -48,6 +48,7 @@ class TrustDialog(QDialog):
         self.files.verticalHeader().hide()
         header = self.files.horizontalHeader()
         header.setHighlightSections(False)
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
         for at, file in enumerate(question.files):

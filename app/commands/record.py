@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.commands.packing import add_packing_arguments, packing_from
 from engine.control import Control
 from engine.errors import DONE, RUN_FAILED, Cancelled, RemoteFailed, SettingsRefused
 from engine.events import Event, LoadProgress, PrefillProgress, RunEnd, TokenEvent
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="the prompt is plain text to go on with, no chat")
     parser.add_argument("--precision", help="float32, bfloat16, float16, int8, nf4, fp4 (left out: as the files say)")
     parser.add_argument("--device-map", default="auto", help="auto, one device, or module=device,module=device")
+    add_packing_arguments(parser)
     parser.add_argument(
         "--lane",
         action="append",
@@ -48,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", default="256", metavar="N")
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
     parser.add_argument(
-        "--trust-remote-code", action="store_true", help="run the Python files that come with the model: read them first"
+        "--trust-remote-code",
+        action="store_true",
+        help="run the Python files that come with the model (read them first)",
     )
     parser.add_argument(
         "--allow-pickle", action="store_true", help="read pickle files, with weights_only, where there are no others"
@@ -66,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         device_map=device_map_from(args.device_map),
         allow_pickle=args.allow_pickle,
         trust_remote_code=args.trust_remote_code,
+        **packing_from(args),
     )
     seed = None if args.seed is None else whole_number("--seed", args.seed)
     lanes = tuple(lane_from(text, seed) for text in args.lane or ())

@@ -84,7 +84,10 @@ class SkeletonPage(OutlinePage):
         self.tree.addTopLevelItem(root)
         root.setExpanded(True)
         for item in _below(root):  # down to where the layers are folded
-            item.setExpanded("{}" not in item.data(NAME, PATHS)[1] and item.childCount() > 0)
+            if item.data(NAME, PATHS)[1].count("{}") == 1 and "{}" not in item.parent().data(NAME, PATHS)[1]:
+                self.tree.scrollToItem(item.parent())
+                item.parent().setExpanded(True)
+        self.tree.scrollToTop()
         if self.unfold.isChecked():
             self.tree.expandAll()
         self._filter(self.search.text())

@@ -310,7 +310,7 @@ class ShardBars(QWidget):
                 painter.drawText(QRectF(0, y, width, line), right, figures)
                 room = width - metrics.horizontalAdvance(figures) - 10.0
                 painter.setPen(look.ink)
-                shown = metrics.elidedText(shard.file, Qt.TextElideMode.ElideMiddle, room)
+                shown = metrics.elidedText(short_name(shard.file), Qt.TextElideMode.ElideMiddle, room)
                 painter.drawText(QRectF(0, y, room, line), Qt.AlignmentFlag.AlignVCenter, shown)
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(look.track)
@@ -319,3 +319,8 @@ class ShardBars(QWidget):
                 if share > 0:
                     painter.setBrush(look.accent if self._live and share < 1.0 else look.weights)
                     painter.drawRoundedRect(QRectF(0, y + line, max(2.0, width * share), BAR), BAR / 2, BAR / 2)
+
+
+def short_name(file: str) -> str:
+    """A weight file's name without the ending that all of them share: the number of a shard must find room."""
+    return file.removesuffix(".safetensors")
