@@ -21,6 +21,7 @@ COMMANDS = {
     "record": "run a prompt without a window and write a replay file",
     "estimate": "the memory that a model will need, without reading its weights",
     "bench": "our loop beside generate(), in one run, as ratios",
+    "xray": "two precisions of a model over one text: what differs at each token, and what each costs",
     "doctor": "this machine, the libraries, the devices, and what is wrong with them",
     "screenshots": "every view rendered offscreen from real data",
     "setup": "fetch and convert the default model",

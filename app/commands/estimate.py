@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from app.commands.packing import add_packing_arguments, packing_from
 from engine.errors import DONE, SettingsRefused
 from engine.logs import start_logging
 from engine.settings import PlanWish, gpus_named, precision_named
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-map", default="auto", help="auto, balanced, balanced_low_0, sequential, or a device (with --gpus)"
     )
+    add_packing_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -40,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from engine.memory import estimate
 
     blueprint = read_blueprint(args.model)
-    found = estimate(blueprint, precision, context, lanes)
+    double = packing_from(args)["double_quantisation"]
+    found = estimate(blueprint, precision, context, lanes, double_quantisation=double)
     plan = None
     if gpus:
         from engine import planner
