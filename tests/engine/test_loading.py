@@ -83,9 +83,8 @@ def test_each_precision_loads_and_weighs_what_was_predicted(original, precision)
         for part in session.facts.ledger:
             if part.measured_bytes is not None and part.predicted_bytes is not None:
                 assert part.measured_bytes == part.predicted_bytes, part
-        buffers = sum(part.measured_bytes for part in session.facts.ledger if part.name == "buffers")
         predicted = sum(p.predicted_bytes for p in session.facts.ledger if p.measured_bytes and p.predicted_bytes)
-        assert session.facts.weights_bytes == predicted + buffers
+        assert session.facts.weights_bytes == predicted
         assert not session.model.training
         assert not any(parameter.requires_grad for parameter in session.model.parameters())
     finally:
@@ -171,8 +170,9 @@ def test_the_default_model_loads_by_its_own_config(default_session):
 
 
 def test_progress_passes_every_stage_in_order_and_ends_with_all_bytes(original):
-    events: list[LoadProgress] = []
+    events: list = []
     loaded(original, events.append).close()
+    events = [event for event in events if isinstance(event, LoadProgress)]
     stages = [event.stage for event in events]
     assert sorted(set(stages), key=stages.index) == list(LOAD_STAGES)
     assert stages == sorted(stages, key=LOAD_STAGES.index)
@@ -375,7 +375,7 @@ def test_a_device_map_that_cannot_be_is_refused_before_weights_are_read(original
     events = []
     with pytest.raises(CannotLoad):
         loaded(original, events.append, device_map=device_map)
-    assert "weights" not in {event.stage for event in events}
+    assert "weights" not in {event.stage for event in events if isinstance(event, LoadProgress)}
 
 
 def test_an_unknown_precision_is_refused(original):
@@ -394,7 +394,7 @@ def test_a_cancelled_load_leaves_no_tensor_and_the_next_load_is_the_same(origina
 
     def emit(event):
         read.append(event)
-        if event.stage == "weights" and event.done_bytes >= share * event.total_bytes:
+        if isinstance(event, LoadProgress) and event.stage == "weights" and event.done_bytes >= share * event.total_bytes:
             control.cancel()
 
     gc.collect()

@@ -1,0 +1,183 @@
+"""A load that fails or is stopped before weights are read leaves the loaded model; the rest is asked in a dialog."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtWidgets import QDialog
+
+from app.trust import allowed
+from engine.events import EngineError, Outline, Unloaded
+from engine.settings import LoadPlan
+from engine.trust import code_question
+from tests.engine.test_trust import CODE
+from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+
+
+class Listener(QObject):
+    def __init__(self, window):
+        super().__init__(window)
+        self.events = []
+        window.engine.worker.event.connect(self.take)
+
+    @Slot(object)
+    def take(self, event):
+        self.events.append(event)
+
+    def heard(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def broken_config(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 9}))
+
+
+def foreign_tokenizer(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
+
+
+def truncated_file(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("fault", [broken_config, foreign_tokenizer, truncated_file])
+def test_what_is_found_before_weights_are_read_leaves_the_loaded_model(loaded, until, tmp_path, fault):
+    window = loaded()
+    session, facts = window.engine.worker.session, window.store.facts
+    other = tiny_folder(tmp_path / "other")
+    fault(other)
+    ear = Listener(window)
+    window.load(LoadPlan(str(other)))
+    until(lambda: ear.heard(EngineError) and not window.engine.busy)
+    assert not ear.heard(Unloaded)
+    assert window.engine.worker.session is session
+    assert window.store.facts is facts
+    window.start_run()
+    until(lambda: window.store.current is not None and not window.engine.busy)
+    assert window.store.current.end.reason in ("length", "eos")
+
+
+def test_a_device_that_is_not_there_leaves_the_loaded_model(loaded, until, folder):
+    window = loaded()
+    session = window.engine.worker.session
+    ear = Listener(window)
+    window.load(LoadPlan(str(folder), device_map="cuda:9"))
+    until(lambda: ear.heard(EngineError) and not window.engine.busy)
+    assert window.engine.worker.session is session
+
+
+def test_what_is_found_only_in_the_numbers_comes_after_the_older_model_went(loaded, until, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    window = loaded()
+    other = tiny_folder(tmp_path / "zeros")
+    tensors = load_file(other / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(128, 64)
+    save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    ear = Listener(window)
+    window.load(LoadPlan(str(other)))
+    until(lambda: ear.heard(EngineError) and not window.engine.busy)
+    assert [type(event) for event in ear.events if isinstance(event, Outline | Unloaded | EngineError)] == [
+        Outline,
+        Unloaded,
+        EngineError,
+    ]
+    assert window.store.facts is None
+    assert window.engine.worker.session is None
+
+
+def test_another_model_takes_the_place_of_the_loaded_one(loaded, until, tmp_path):
+    window = loaded()
+    other = tiny_folder(tmp_path / "模型", "gpt2")
+    window.load(LoadPlan(str(other)))
+    until(lambda: window.store.facts is not None and window.store.facts.family == "gpt2" and not window.engine.busy)
+    assert window.store.facts.model_path == str(other)
+    assert set(window.store.load_stages) == {"blueprint", "skeleton", "weights", "placement", "kernels"}
+    assert window.store.inside.outlines[str(other)].family == "gpt2"
+
+
+# ---------------------------------------------------------------- the question
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    folder = tmp_path / "pickled"
+    model = tiny_model("llama")
+    model.config.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_a_pickle_is_asked_about_and_loads_after_a_yes(loaded, until, click, pickled):
+    window = loaded()
+    before = window.store.facts
+    window.load(LoadPlan(str(pickled), "bfloat16"))
+    until(lambda: window.trust.dialog is not None)
+    dialog = window.trust.dialog
+    assert dialog.isVisible()
+    assert dialog.files.item(0, 0).text() == "pytorch_model.bin"
+    assert "torch._utils._rebuild_tensor_v2" in dialog.viewer.toPlainText()
+    assert window.store.facts is before
+    until(lambda: not window.engine.busy)
+    click(dialog.yes)
+    until(lambda: window.store.facts is not None and window.store.facts.model_path == str(pickled))
+    assert window.store.facts.precision == "bfloat16"
+    assert window.preferences.trusted_code == []
+    until(lambda: not window.engine.busy)
+
+
+def test_enter_and_escape_never_allow(loaded, until, qtbot, pickled):
+    window = loaded()
+    before = window.store.facts
+    for key in (Qt.Key.Key_Return, Qt.Key.Key_Escape):
+        window.load(LoadPlan(str(pickled)))
+        until(lambda: window.trust.dialog is not None and not window.engine.busy)
+        dialog = window.trust.dialog
+        with qtbot.waitSignal(dialog.finished) as end:
+            qtbot.keyClick(dialog, key)
+        assert end.args == [QDialog.DialogCode.Rejected]
+        assert window.trust.dialog is None
+        assert window.store.facts is before
+        assert "pickle" in window.banner.text
+
+
+def test_a_models_code_is_shown_and_a_yes_is_remembered_for_these_files_only(loaded, until, click, tmp_path):
+    folder = tiny_folder(tmp_path / "own")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "modeling_own.py").write_text(CODE.format(mark=str(tmp_path / "mark")))
+    window = loaded()
+    window.load(LoadPlan(str(folder)))
+    until(lambda: window.trust.dialog is not None and not window.engine.busy)
+    dialog = window.trust.dialog
+    assert dialog.files.item(0, 2).text() == "AutoModelForCausalLM → OwnForCausalLM"
+    assert dialog.viewer.toPlainText() == (folder / "modeling_own.py").read_text()
+    assert dialog.question.files[0].sha256 in dialog.hash.text()
+    plans = []
+    window.load = plans.append  # what would be loaded; the code itself is run by the engine's tests
+    click(dialog.yes)
+    until(lambda: plans)
+    digest = code_question(folder).digest
+    assert plans == [LoadPlan(str(folder), trust_remote_code=True, code_digest=digest)]
+    assert plans == [allowed(dialog.question)]
+    assert window.preferences.trusted_code == [digest]
+    assert not (tmp_path / "mark").exists()
+
+    window.engine.load(LoadPlan(str(folder)))  # again: nobody is asked
+    until(lambda: len(plans) == 2 and not window.engine.busy)
+    assert plans[1] == plans[0]
+    assert window.trust.dialog is None
+
+    (folder / "modeling_own.py").write_text("# another one\n")
+    window.engine.load(LoadPlan(str(folder)))
+    until(lambda: window.trust.dialog is not None and not window.engine.busy)
+    assert len(plans) == 2
+    window.trust.dialog.reject()
