@@ -55,9 +55,6 @@ class BoxView(Panel):
         self.body.addWidget(self.about)
         self.body.addWidget(self._stack, 1)
         self._rows = {
-            "blueprint": self._blueprint,
-            "skeleton": self._skeleton,
-            "weights": self._weights,
             "placement": self._placement,
             "kernels": self._kernels,
             "tokenise": self._tokenise,
@@ -91,9 +88,9 @@ class BoxView(Panel):
         return self._pages.get(name)
 
     def rows(self) -> list[Fact]:
-        """What the shown box knows: name, value, and where the value comes from."""
+        """What the shown box knows: name, value, and where the value comes from. A box with a page has none here."""
         facts, run = self.store.shown_facts, self.store.current
-        if (facts if self.box in LOAD else run) is None:
+        if self.box not in self._rows or (facts if self.box in LOAD else run) is None:
             return []
         return self._rows[self.box]()
 
@@ -194,43 +191,6 @@ class BoxView(Panel):
         facts = self.store.shown_facts
         times = dict(facts.stage_ms) if facts is not None else {}
         return [Fact(self.tr("Time"), duration_text(times[stage]), MEASURED)] if stage in times else []
-
-    def _blueprint(self) -> list[Fact]:
-        facts = self.store.shown_facts
-        assert facts is not None
-        return [*self._time("blueprint"), Fact(self.tr("Family"), facts.family, "config.json"), *facts.facts]
-
-    def _skeleton(self) -> list[Fact]:
-        facts = self.store.shown_facts
-        assert facts is not None
-        parts = [
-            Fact(part.name, bytes_text(part.predicted_bytes), "predicted")
-            for part in facts.ledger
-            if part.predicted_bytes
-        ]
-        count = Fact(self.tr("Parameters"), count_text(facts.parameters), MEASURED)
-        return [*self._time("skeleton"), count, *parts]
-
-    def _weights(self) -> list[Fact]:
-        facts = self.store.shown_facts
-        assert facts is not None
-        rows = [
-            *self._time("weights"),
-            Fact(self.tr("In memory"), bytes_text(facts.weights_bytes), MEASURED),
-            Fact(self.tr("Precision"), facts.precision, self.tr("as loaded")),
-            Fact(self.tr("From"), facts.model_path, ""),
-        ]
-        grown = facts.memory_after_bytes - facts.memory_before_bytes
-        if facts.memory_after_bytes > 0:
-            rows.insert(2, Fact(self.tr("Process grew by"), bytes_text(grown), MEASURED))
-        time_ms = dict(facts.stage_ms).get("weights", 0.0)
-        if time_ms > 0.0:
-            speed = self.tr("{size} / s").format(size=bytes_text(facts.weights_bytes / time_ms * 1e3))
-            rows.insert(1, Fact(self.tr("Speed"), speed, MEASURED))
-        rows += [
-            Fact(part.name, bytes_text(part.measured_bytes), MEASURED) for part in facts.ledger if part.measured_bytes
-        ]
-        return rows
 
     def _placement(self) -> list[Fact]:
         facts = self.store.shown_facts

@@ -20,10 +20,10 @@ from PySide6.QtWidgets import (
 
 from engine.events import Outline
 from widgets import theme
-from widgets.boxes.blueprint_rows import Row, family_sentence, rows, share_name, short_count
+from widgets.boxes.blueprint_rows import Row, family_sentence, rows, share_name
 from widgets.boxes.outline_page import OutlinePage
 from widgets.boxes.page import copy_button, to_clipboard
-from widgets.format import percent_text, plain_tooltip
+from widgets.format import percent_text, plain_tooltip, short_count
 from widgets.run_store import RunStore
 from widgets.small import SmallLabel, SmallText
 

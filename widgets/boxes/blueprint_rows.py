@@ -43,15 +43,6 @@ def share_name(role: str) -> str:
     return known.get(role, role)
 
 
-def short_count(count: int) -> str:
-    """134.5 M, 1.24 B: parameters as the field writes them."""
-    for unit, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= scale * 0.9995:
-            value = count / scale
-            return f"{number_text(value, 2 if value < 10 else 1)} {unit}"
-    return count_text(count)
-
-
 def family_sentence(outline: Outline) -> str:
     """What kind of model this is, in one or two plain sentences."""
     family = FAMILIES.get(outline.family, outline.family)

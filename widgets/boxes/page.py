@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QVBoxLayout
 
 from engine.events import EngineError
 from widgets import theme
-from widgets.banner import translated
+from widgets.banner import sentence_of
 from widgets.format import duration_text, plain_tooltip
 from widgets.inside import Subject
 from widgets.panel import ElidedLabel
@@ -73,10 +73,13 @@ class Page(QWidget):
             self.say(self.tr("reading…"))
 
     def say_nothing(self) -> None:
+        if self.store.activity == "loading":
+            self.say_waiting()
+            return
         self.say(self.tr("No model is chosen. Choose one (Ctrl+L): this stands here before it is loaded."))
 
     def say_error(self, error: EngineError) -> None:
-        self.say(sentence(error), warning=True)
+        self.say(sentence_of(error), warning=True)
 
 
 class SubjectBar(QWidget):
@@ -125,13 +128,6 @@ class SubjectBar(QWidget):
     def _switch(self) -> None:
         self._store.inside.at_choice = False
         self._store.mark()
-
-
-def sentence(error: EngineError) -> str:
-    """An engine's error and its way out, in the window's language."""
-    what = translated(error.what_template, error.fields) or error.what
-    fix = translated(error.fix_template, error.fields) or error.fix
-    return f"{what} {fix}".strip()
 
 
 def set_role(label: QWidget, role: str) -> None:

@@ -19,10 +19,10 @@ from PySide6.QtWidgets import (
 
 from engine.events import Leaf, Module, Outline
 from widgets import theme
-from widgets.boxes.blueprint_rows import share_name, short_count
+from widgets.boxes.blueprint_rows import share_name
 from widgets.boxes.outline_page import OutlinePage
 from widgets.boxes.page import copy_button, to_clipboard
-from widgets.format import bytes_text, count_text, plain_tooltip
+from widgets.format import bytes_text, count_text, plain_tooltip, short_count
 from widgets.run_store import RunStore
 from widgets.small import SmallText
 

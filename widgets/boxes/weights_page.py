@@ -22,8 +22,9 @@ from PySide6.QtWidgets import (
 
 from engine.events import EngineError, Histogram, HistogramQuestion, ShardRead, TensorRow, WeightsQuestion, WeightsTable
 from widgets import theme
+from widgets.banner import sentence_of
 from widgets.boxes.histogram_view import HistogramView
-from widgets.boxes.page import BUSY, Page, copy_button, sentence
+from widgets.boxes.page import BUSY, Page, copy_button
 from widgets.boxes.tensor_table import TensorTable
 from widgets.format import bytes_text, count_text, duration_text
 from widgets.inside import Subject
@@ -236,7 +237,7 @@ class WeightsPage(Page):
             self._say_why("")
         elif isinstance(found, EngineError):
             self.histogram.hide()
-            self._say_why(sentence(found))
+            self._say_why(sentence_of(found))
         elif self.store.activity in BUSY:
             self._say_why(self.tr("A run goes on: the numbers are counted once it has ended."))
         else:
