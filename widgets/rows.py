@@ -99,7 +99,7 @@ class _Sorted(QSortFilterProxyModel):
 
     def set_words(self, text: str) -> None:
         self._words = text.casefold().split()
-        self.invalidateRowsFilter()
+        self.setFilterFixedString(text)  # the one way to filter anew that is the same in all versions of Qt
 
     def filterAcceptsRow(self, row: int, parent: Index) -> bool:
         model = self.sourceModel()
