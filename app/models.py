@@ -36,7 +36,7 @@ class Models(QObject):
         self.hub.find_models(self.folders)
 
     @Slot()
-    def show_browser(self) -> None:
+    def show_browser(self) -> ModelBrowser:
         if self.browser is None:
             self.browser = self._build()
             self.browser.restore(self.window.preferences.model_browser)
@@ -44,6 +44,7 @@ class Models(QObject):
                 self._show_found(self._found)
         self.refresh()
         self.browser.bring_up()
+        return self.browser
 
     def _build(self) -> ModelBrowser:
         from widgets.model_browser import ModelBrowser

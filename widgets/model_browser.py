@@ -33,6 +33,7 @@ class ModelBrowser(QDialog):
         self.local = LocalModels()
         self.hub = HubPage()
         self.tabs = QTabWidget()
+        self.tabs.setAccessibleName(self.tr("Where to look"))
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(self.local, self.tr("on this computer"))
         self.tabs.addTab(self.hub, self.tr("on the hub"))

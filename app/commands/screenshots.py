@@ -14,6 +14,8 @@ from engine.errors import FileRefused, RunFailed
 from engine.settings import SamplingSettings
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
     from app.main_window import MainWindow
 
 PROMPT = "Describe how a river shapes the land it crosses."
@@ -85,6 +87,13 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
             raise RunFailed("The model did not load: {said}", "See python -m app doctor.", said=window.banner.text)
         window.show_model_panel()
         camera.shoot("03-model")
+        browser = window.models.show_browser()
+        wait(lambda: bool(browser.local.table.rows.things), window)
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            camera.shoot_widget(f"03-models-{mode}", browser)
+        theme.set_mode("light")
+        browser.close()
         window.toggle_model_panel()
         tell(f"Running the prompt: {PROMPT}")
         window.start_run()
@@ -132,12 +141,15 @@ class Camera:
         self.files: list[str] = []
 
     def shoot(self, name: str, size: tuple[int, int] = (1440, 900)) -> None:
-        from PySide6.QtCore import QElapsedTimer
-        from PySide6.QtWidgets import QApplication
-
         if (self.window.width(), self.window.height()) != size:
             self.window.resize(*size)
             self.window.restore_layout()
+        self.shoot_widget(name, self.window)
+
+    def shoot_widget(self, name: str, widget: QWidget) -> None:
+        from PySide6.QtCore import QElapsedTimer
+        from PySide6.QtWidgets import QApplication
+
         rest = QElapsedTimer()
         rest.start()
         rounds = 0
@@ -146,7 +158,7 @@ class Camera:
             time.sleep(0.005)
             rounds += 1
         path = self.folder / f"{name}.png"
-        if not self.window.grab().save(str(path)):
+        if not widget.grab().save(str(path)):
             raise FileRefused("The picture {path} cannot be written.", "Name another folder.", path=str(path))
         self.files.append(path.name)
 
