@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
 from engine.events import Answered, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
-from engine.settings import LoadPlan, PlanWish, Request
+from engine.settings import LoadPlan, PlanWish, Request, XrayQuestion
 
 if TYPE_CHECKING:
     from engine.replay import Recorder
@@ -64,6 +64,12 @@ class AskJob:
     control: Control
 
 
+@dataclass(frozen=True, slots=True)
+class XrayJob:
+    question: XrayQuestion
+    control: Control
+
+
 def told(error: Exception, during: str) -> EngineError:
     """An exception as plain text. Whoever keeps this keeps no frame and no tensor (MEM-22)."""
     trace = "".join(traceback.format_exception(error))
@@ -86,7 +92,7 @@ class Worker(QObject):
     estimated = Signal(object)  # Estimate, or EngineError
     recording = Signal(object)  # the Recorder of the run that begins
     record_problem = Signal(object)  # EngineError
-    finished = Signal(object)  # "load", "run", "unload": the engine is free again
+    finished = Signal(object)  # "load", "run", "unload", "xray": the engine is free again
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +123,7 @@ class Worker(QObject):
     @Slot()
     def unload(self) -> None:
         try:
-            self._close_session()
+            self.close_session()
         except Exception as error:  # a thread's edge
             self.event.emit(told(error, "unload"))
         self.finished.emit("unload")
@@ -152,6 +158,23 @@ class Worker(QObject):
                     self.event.emit(end)
         self._stop_recording()
         self.finished.emit("run")
+
+    @Slot(object)
+    def xray(self, job: XrayJob) -> None:
+        from app.xray import compare
+
+        compare(self, job)
+        if self.session is None:
+            self._give_memory_back()
+        self.finished.emit("xray")
+
+    @property
+    def loaded_plan(self) -> LoadPlan | None:
+        """How the session was loaded; None without one."""
+        return self._plan if self.session is not None else None
+
+    def take_session(self, session: Session, plan: LoadPlan | None) -> None:
+        self.session, self._plan = session, plan
 
     @Slot(object)
     def preview(self, job: PreviewJob) -> None:
@@ -191,7 +214,7 @@ class Worker(QObject):
     def _make_room(self) -> bool:
         """The next model was found good as far as can be told without reading it: only now the loaded one goes."""
         loaded = self.session is not None
-        self._close_session()
+        self.close_session()
         return loaded
 
     def _load_failed(self, error: Exception, plan: LoadPlan) -> Event:
@@ -201,7 +224,7 @@ class Worker(QObject):
         said = told(error, "load")
         return replace(error.question, plan=plan, error=said) if isinstance(error, NeedsAnswer) else said
 
-    def _close_session(self) -> None:
+    def close_session(self) -> None:
         session, self.session = self.session, None
         if session is not None:
             self.event.emit(session.close())
@@ -261,10 +284,11 @@ class Engine(QObject):
     _load = Signal(object)
     _unload = Signal()
     _run = Signal(object)
+    _xray = Signal(object)
     _preview = Signal(object)
     _estimate = Signal(object)
     _ask = Signal(object)
-    busy_changed = Signal(object)  # "", "load", "run", "unload"
+    busy_changed = Signal(object)  # "", "load", "run", "unload", "xray"
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -275,6 +299,7 @@ class Engine(QObject):
         self._load.connect(self.worker.load)
         self._unload.connect(self.worker.unload)
         self._run.connect(self.worker.run)
+        self._xray.connect(self.worker.xray)
         self._preview.connect(self.worker.preview)
         self._estimate.connect(self.worker.estimate)
         self._ask.connect(self.worker.ask)
@@ -285,6 +310,7 @@ class Engine(QObject):
         self._pace_s = 0.0
         self.busy = ""
         self._next: Callable[[], None] | None = None  # a load or unload that waits for what it interrupted
+        self._put_back: LoadPlan | None = None  # what an x-ray took away
         self._runs = 0
         self._closed = False
         self._thread.start()
@@ -315,6 +341,20 @@ class Engine(QObject):
             self._control.step_once()
         self._run.emit(RunJob(replace(request, run_id=self._runs), self._control, record_folder))
         return True
+
+    def xray(self, question: XrayQuestion) -> bool:
+        """Compares two precisions; the model that is loaded now is there again afterwards. False when at work."""
+        if self.busy or self._closed:
+            return False
+        self._put_back = self.loaded_plan
+        self._start("xray")
+        self._xray.emit(XrayJob(question, self._control))
+        return True
+
+    @property
+    def loaded_plan(self) -> LoadPlan | None:
+        """How the loaded model was loaded. Only while the engine is free."""
+        return self.worker.loaded_plan
 
     def stop(self) -> None:
         """Ends the load or run within one tensor, chunk or token, and what waits for its end. Harmless when nothing
@@ -410,5 +450,10 @@ class Engine(QObject):
         self.busy = ""
         self.busy_changed.emit("")
         act, self._next = self._next, None
-        if act is not None and not self._closed:
+        plan, self._put_back = self._put_back, None
+        if self._closed:
+            return
+        if act is not None:
             act()
+        elif plan is not None and self.loaded_plan is None:
+            self.load(plan)

@@ -29,6 +29,7 @@ from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
 from app.replays import Replays
 from app.trust import Trust
+from app.xray import Xrays
 from engine.errors import SettingsRefused
 from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import LoadPlan, Request, SamplingSettings
@@ -67,6 +68,7 @@ class MainWindow(QMainWindow):
         self.replays = Replays(self)
         self.models = Models(self)
         self.trust = Trust(self)
+        self.xrays = Xrays(self)
         self._painted = False
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
@@ -259,7 +261,7 @@ class MainWindow(QMainWindow):
             self._remember_model()
             self.left.setCurrentIndex(0)
             self.ask_preview()
-        elif isinstance(event, EngineError):
+        elif isinstance(event, EngineError) and event.during != "xray":  # that is told where it was asked
             self.banner.show_error(event)
             if event.during == "load":
                 self.left.setCurrentIndex(1)
@@ -300,7 +302,9 @@ class MainWindow(QMainWindow):
             return
         if self.engine.busy or self.store.facts is None:
             self.banner.show_note(
-                self.tr("The model is still loading: the run can start once it is there.")
+                self.tr("A precision x-ray goes on: the run can start once the model is back.")
+                if self.engine.busy == "xray"
+                else self.tr("The model is still loading: the run can start once it is there.")
                 if self.engine.busy == "load"
                 else self.tr("No model is loaded: choose one first."),
                 self.tr("Choose a model…"),
@@ -506,6 +510,7 @@ class MainWindow(QMainWindow):
             self.remember()
         self.hide()  # gone at once for the person, while the engine comes to its end
         self.models.stop()
+        self.xrays.close()
         self.engine.close()
         self.models.close()
         super().closeEvent(event)

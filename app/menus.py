@@ -36,6 +36,8 @@ def build_menus(window: MainWindow) -> None:
     window.pause_action = _action(run, tr("Pause or go on"), "Ctrl+P", window.toggle_pause)
     window.stop_action = _action(run, tr("Stop"), "Ctrl+.", window.stop)
     run.addSeparator()
+    _action(run, tr("Precision x-ray…"), "Ctrl+Shift+X", window.xrays.show)
+    run.addSeparator()
     _action(run, tr("Previous token"), "Alt+Left", window.previous_token)
     _action(run, tr("Next token"), "Alt+Right", window.next_token)
     _action(run, tr("Follow the newest token"), "Alt+End", window.follow)

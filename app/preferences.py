@@ -48,6 +48,9 @@ class Preferences:
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     recent_files: list[str] = field(default_factory=list)
+    xray_precisions: list[str] = field(default_factory=lambda: ["bfloat16", "int8"])  # the reference first
+    xray_sample: str = "prose"  # or "own"
+    xray_text: str = ""  # the person's own
     trusted_code: list[str] = field(default_factory=list)  # digests of models' code that a person allowed
     schema: int = SCHEMA  # of this file
 
