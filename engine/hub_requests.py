@@ -13,7 +13,9 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.control import Control
@@ -63,10 +65,28 @@ def _token() -> str:
 def run(work: Callable[[httpx2.AsyncClient], Awaitable[T]], control: Control) -> T:
     """Runs work in an event loop of its own: only so can every wait be broken off at once. Raises Cancelled."""
     loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Lookups())
     try:
         return loop.run_until_complete(_watched(work, control))
     finally:
         loop.close()
+
+
+class _Lookups(ThreadPoolExecutor):
+    """Where the loop looks up names: a lookup cannot be broken off, and the end of the program must not wait for it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **options))
+                except Exception as error:
+                    future.set_exception(error)
+
+        threading.Thread(target=work, name="name lookup", daemon=True).start()
+        return future
 
 
 async def _watched(work: Callable[[httpx2.AsyncClient], Awaitable[T]], control: Control) -> T:

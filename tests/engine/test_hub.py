@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -369,6 +370,28 @@ def test_a_search_is_cancelled_while_the_server_is_silent(monkeypatch):
         control.cancel()
         with pytest.raises(Cancelled):
             engine_hub.search("x", control)
+
+
+def test_a_name_server_that_does_not_answer_holds_up_neither_a_cancel_nor_the_end(monkeypatch):
+    control, asked, answer = Control(), threading.Event(), threading.Event()
+
+    def hang(*args, **options):
+        asked.set()
+        answer.wait()
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    watcher = threading.Thread(target=lambda: (asked.wait(), control.cancel()))
+    watcher.start()
+    with pytest.raises(Cancelled):
+        engine_hub.search("x", control)
+    watcher.join()
+    (lookup,) = [thread for thread in threading.enumerate() if thread.name == "name lookup"]
+    assert lookup.daemon
+    answer.set()
+    lookup.join()
+    assert "no address is known" in told(lambda: engine_hub.search("x", Control()))
 
 
 @pytest.mark.parametrize(
