@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
 from engine.events import Answered, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
-from engine.settings import LoadPlan, PlanWish, Request, XrayQuestion
+from engine.settings import LoadPlan, PlanWish, Request, StopAsking, XrayQuestion
 
 if TYPE_CHECKING:
     from engine.replay import Recorder
@@ -193,7 +193,8 @@ class Worker(QObject):
             from engine.memory import estimate
 
             plan = job.plan
-            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1))
+            before = self.session.facts.memory_before_bytes if self.session is not None else None
+            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1, before))
         except Exception as error:  # a thread's edge
             self.estimated.emit(told(error, "estimate"))
 
@@ -411,6 +412,10 @@ class Engine(QObject):
 
         Of questions to the planner only the newest counts: those before it that still wait are broken off too.
         """
+        if isinstance(question, StopAsking):
+            self._questions.cancel()
+            self._questions = Control()
+            return
         control = self._questions
         if isinstance(question, PlanWish):
             self._plan.cancel()

@@ -48,6 +48,7 @@ def connect(window: MainWindow) -> None:
     window.sampling_panel.pace_changed.connect(window.set_pace)
     window.strip.box_clicked.connect(window.show_box)
     window.box_view.asked.connect(engine.ask)
+    window.model_panel.asked.connect(engine.ask)
 
     # menus
     window.theme_actions.triggered.connect(window.choose_theme)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.control import Control
 from engine.errors import CannotLoad
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
-from engine.settings import OffloadQuestion, PlanWish
+from engine.settings import EstimateQuestion, OffloadQuestion, PlanWish
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
@@ -34,6 +34,11 @@ def answer(question: object, session: Session | None, control: Control) -> objec
             from engine.weights_view import histogram
 
             return histogram(question, session, control.cancelled)
+        case EstimateQuestion():
+            from engine.memory import estimate
+
+            before = session.facts.memory_before_bytes if session is not None else None
+            return estimate(_blueprint(question.model, session), question.precision, libraries_bytes=before)
         case PlanWish():
             from engine.planner import plan
 

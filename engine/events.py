@@ -136,7 +136,9 @@ class SessionFacts:
             replace(part, measured_bytes=kv_here if part.name == "kv_cache" else part.measured_bytes)
             for part in self.ledger
         ]
-        if self.devices != ("cpu",):  # of a part that lies on several devices, only this one's weights count here
+        if all(device in ("cpu", "disk") for device in self.devices):
+            parts = [part for part in parts if part.name != "on disk"]
+        else:  # of a part that lies on several devices, only this one's weights count here
             parts = [part for part in parts if part.name in NOT_WEIGHTS]
             parts.insert(0, LedgerPart("weights", None, self.on_device("cpu")))
         parts.append(LedgerPart("libraries", None, self.memory_before_bytes, _LIBRARIES))
@@ -144,8 +146,7 @@ class SessionFacts:
             return tuple(parts)
         if self.packing_bytes:
             parts.append(LedgerPart("packed weights", None, self.packing_bytes, _PACKED))
-        explained = self.memory_before_bytes + self.on_device("cpu") + self.packing_bytes + (kv_here or 0)
-        left = total - explained
+        left = total - sum(part.measured_bytes or 0 for part in parts)
         parts.append(LedgerPart("unexplained", None, left, _LESS if left < 0 else _MORE))
         return tuple(parts)
 
@@ -607,6 +608,10 @@ class Estimate:
             return self
         wish = (precision or self.precision, context_tokens or self.context_tokens, lanes or self.lanes)
         return replace(self, **self.sizes.figures(*wish))
+
+    def as_planned(self, precision: str | None) -> Estimate:
+        """The same context and lanes in a plan's precision, None for the one that a load without a wish takes."""
+        return self.at((precision or self.sizes.default_precision) if self.sizes else None)
 
     def limit_of(self, device_map: str = "auto") -> int:
         """What the devices of a placement could give together, measured; 0 where that is not known."""

@@ -134,6 +134,7 @@ def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> Model
         cache=skeleton.cache,
         parts=tuple(ModelPart(name, layers[name], tuple(sizes)) for name, sizes in parts.items()),
         notes=(*blueprint.notes, *_notes(blueprint)),
+        default_precision=blueprint.chosen(None)[0],
     )
 
 

@@ -61,6 +61,8 @@ def measure_offload(question: OffloadQuestion, facts: SessionFacts, control: Con
             away = layers[len(layers) - max(1, round(len(layers) * share)) :]
             names, moved = tuple(part.name for part in away), sum(part.weights_bytes[at] for part in away)
             rows.append(_row(question, facts.model_path, precision, place, main, names, moved, control))
+    if facts.decode_path.startswith("lean"):
+        notes.append("With any offload the model takes transformers' forward and not the lean path: that is in it too.")
     if any(row.place == "disk" for row in rows):
         notes.append("The files were in the system's file cache; a first reading from the drive itself takes longer.")
     return OffloadPrice(facts.name, precision, main, question.steps, tuple(rows), tuple(notes))

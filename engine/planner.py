@@ -179,14 +179,18 @@ def _notes(
     if main == "cpu" and any(device.name not in ("cpu", "disk") for device in devices):
         notes.append("No GPU has room for a layer beside the cache and the working space: the CPU computes everything.")
     if moved:
-        where = "the CPU" if main == "cpu" else main
+        where = "the CPU" if main == "cpu" else _words(main)
         notes.append(f"{moved / 1e9:,.1f} GB of weights travel to {where} again for every token.")
     for device in devices:
         if device.memory_bytes and device.free_bytes < 0:
             short = -device.free_bytes / 1e9
             notes.append(
-                f"{device.name} is {short:,.1f} GB too small for its weights, the cache and the working space."
+                f"{_words(device.name)} is {short:,.1f} GB too small for its weights, the cache and the working space."
             )
     if sizes.cache is None:
         notes.append("The cache of this family is not predictable, so no room is counted for it.")
     return notes
+
+
+def _words(device: str) -> str:
+    return f"GPU {device[5:]}" if _GPU.fullmatch(device) else device

@@ -102,26 +102,39 @@ class OffloadQuestion:
     number: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class EstimateQuestion:
+    """What will this model need? precision None: what a load without a wish takes."""
+
+    model: str
+    precision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsking:
+    """Not a question: breaks off the one that is being answered."""
+
+
 MOST_GPUS = 64
-_GPUS = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(\d+(?:\.\d+)?)\s*(GB|GiB)?", re.IGNORECASE)
+_GPUS = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(\d+(?:\.\d+)?)\s*(GB|GiB|MiB)?", re.IGNORECASE)
 
 
 def gpus_named(text: str) -> tuple[int, ...]:
-    """The bytes of each GPU of "2x24", "8 × 80 GB" or "2x24GiB, 1x80": GB are 10^9 bytes, GiB 2^30.
+    """The bytes of each GPU of "2x24", "8 × 80 GB" or "2x24GiB, 1x81559MiB": GB are 10^9 bytes, GiB 2^30, MiB 2^20.
 
     Raises SettingsRefused for what cannot be read, nothing at all, or more than 64.
     """
     sizes: list[int] = []
     for part in text.replace(";", ",").split(","):
         found = _GPUS.fullmatch(part.strip())
-        if not found or int(found[1] or 1) > MOST_GPUS or not 0 < float(found[2]) <= 10_000:
+        unit = {"gib": 2**30, "mib": 2**20}.get((found[3] or "").lower(), 10**9) if found else 1
+        if not found or int(found[1] or 1) > MOST_GPUS or not 0 < float(found[2]) * unit <= 10**13:
             raise SettingsRefused(
                 "The GPUs {text} cannot be read.",
                 "Write count x memory in GB: 2x24, or 1x80,2x24 (at most {most} GPUs).",
                 text=repr(text[:60]),
                 most=MOST_GPUS,
             )
-        unit = 2**30 if (found[3] or "").lower() == "gib" else 10**9
         sizes += [round(float(found[2]) * unit)] * int(found[1] or 1)
     if not 1 <= len(sizes) <= MOST_GPUS:
         raise SettingsRefused("{count} GPUs are too many.", "Name at most {most}.", count=len(sizes), most=MOST_GPUS)

@@ -117,6 +117,7 @@ class ModelSizes:
     cache: tuple[CacheLayer, ...] | None  # None: not predictable
     parts: tuple[ModelPart, ...] = ()
     notes: tuple[str, ...] = ()  # of the model, whatever is asked of it
+    default_precision: str = ""  # what a load without a wish takes
 
     def weights(self, precision: str) -> PrecisionSizes:
         """Raises KeyError for a precision that was not worked out."""

@@ -15,6 +15,7 @@ from widgets.format import UNKNOWN, bytes_text, plain_tooltip
 BAR = 3.0
 CACHE_PARTS = ("kv_cache", "state")
 PARTS_OF_RUN = (*CACHE_PARTS, "logits", "working")  # what a run adds to the weights
+WITHOUT_BAR = ("libraries", "unexplained")  # not of the model, and possibly below zero
 
 
 def part_name(name: str) -> str:
@@ -30,6 +31,8 @@ def part_name(name: str) -> str:
         "state": QCoreApplication.translate("LedgerView", "fixed state"),
         "logits": QCoreApplication.translate("LedgerView", "logits"),
         "working": QCoreApplication.translate("LedgerView", "working space"),
+        "libraries": QCoreApplication.translate("LedgerView", "program and libraries"),
+        "unexplained": QCoreApplication.translate("LedgerView", "not explained"),
     }
     return known.get(name, name.replace("_", " "))
 
@@ -110,7 +113,8 @@ class LedgerView(QWidget):
             row(y, "", self.tr("predicted"), self.tr("measured"), look.muted, look.muted)
             y += line
             painter.setFont(theme.font(-1))
-            largest = max((max(p.predicted_bytes or 0, p.measured_bytes or 0) for p in self._parts), default=1) or 1
+            barred = [part for part in self._parts if part.name not in WITHOUT_BAR]
+            largest = max((max(p.predicted_bytes or 0, p.measured_bytes or 0) for p in barred), default=1) or 1
             for part in self._parts:
                 row(
                     y,
@@ -121,6 +125,9 @@ class LedgerView(QWidget):
                     look.ink,
                 )
                 y += line
+                if part.name in WITHOUT_BAR:
+                    y += BAR + 3.0
+                    continue
                 colour = look.kv_cache if part.name.lower() in CACHE_PARTS else look.weights
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(look.track)

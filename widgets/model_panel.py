@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import (
-    QComboBox,
     QFileDialog,
     QHBoxLayout,
     QMenu,
@@ -19,15 +18,17 @@ from PySide6.QtWidgets import (
 )
 
 from engine.events import LOAD_STAGES, EngineError, Estimate, ModelChoice, SessionFacts
-from engine.settings import PRECISIONS, LoadPlan, Range
+from engine.settings import PRECISIONS, LoadPlan
 from widgets import theme
 from widgets.banner import sentence_of, translated
-from widgets.fields import NumberField
+from widgets.choice import Choice
 from widgets.format import bytes_text, duration_text, plain_tooltip, short_count
-from widgets.ledger_view import PARTS_OF_RUN, LedgerView
+from widgets.ledger_panel import LedgerPanel
+from widgets.memory_limits import MemoryLimits
 from widgets.model_chip import ModelChip, device_words
 from widgets.panel import ElidedLabel, Panel
 from widgets.placement_dialog import PlacementDialog
+from widgets.planner_view import PlannerDialog
 from widgets.run_store import RunStore
 from widgets.small import SmallLabel, SmallText
 
@@ -46,6 +47,7 @@ class ModelPanel(Panel):
     estimate_requested = Signal(object)  # LoadPlan
     folder_chosen = Signal(object)  # str: a folder with models, to be remembered
     browse_requested = Signal()  # the model browser is wanted
+    asked = Signal(object)  # a question to the engine
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -55,6 +57,7 @@ class ModelPanel(Panel):
         self._opened: list[ModelChoice] = []  # by hand; the list of what was found does not know them
         self._estimate: Estimate | None = None
         self._estimate_problem = ""
+        self._estimate_of = ""  # the model that the estimate is about, as LoadPlan takes it
         self._pairs: tuple[tuple[str, str], ...] = ()
         self._shown: tuple = ()
         self._followed: SessionFacts | None = None  # the loaded model that the picker was set to
@@ -73,7 +76,7 @@ class ModelPanel(Panel):
     # ---------------------------------------------------------------- building
 
     def _build_choice(self) -> None:
-        self.picker = _Combo(self.tr("Model"))
+        self.picker = Choice(self.tr("Model"))
         self.setFocusProxy(self.picker)
         open_button = QToolButton()
         theme.set_icon(open_button, "open")
@@ -100,7 +103,7 @@ class ModelPanel(Panel):
         self.about = SmallText()
         self.body.addWidget(self.about)
 
-        self.precision = _Combo(self.tr("Precision"))
+        self.precision = Choice(self.tr("Precision"))
         self.precision.addItem(self.tr("as in the files"), None)
         words = {
             "float32": self.tr("float32 · 4 bytes"),
@@ -118,12 +121,13 @@ class ModelPanel(Panel):
         )
         for name in PRECISIONS:
             self.precision.addItem(words[name], name)
-        self.device = _Combo(self.tr("Placement"))
+        self.device = Choice(self.tr("Placement"))
         for text, name in (
             (self.tr("auto · fastest devices first"), "auto"),
             (self.tr("one device: CPU"), "cpu"),
             (self.tr("one device: first GPU"), "cuda:0"),
             (self.tr("balanced over all GPUs"), "balanced"),
+            (self.tr("balanced, little on the first GPU"), "balanced_low_0"),
             (self.tr("sequential · fill one after the other"), "sequential"),
             (self.tr("a table by layer…"), BY_TABLE),
         ):
@@ -132,13 +136,7 @@ class ModelPanel(Panel):
         self.edit_table = QToolButton()
         self.edit_table.setText(self.tr("edit"))
         self.edit_table.hide()
-        self.limit_field = NumberField(Range(0.0, 1e6, 0.0), 0.0, step=0.5, off_word=True)
-        self.limit_field.setAccessibleName(self.tr("Memory limit in GB"))
-        self.limit_field.setToolTip(
-            self.tr(
-                "max_memory: the most that weights may take on the CPU, in GB; what is over goes to disk. Off: all."
-            )
-        )
+        self.limits = MemoryLimits()
         for label, field in ((self.tr("Precision"), self.precision), (self.tr("Placement"), self.device)):
             name = SmallLabel(label)
             name.setToolTip(field.toolTip())
@@ -152,20 +150,13 @@ class ModelPanel(Panel):
             column.addWidget(name)
             column.addLayout(row)
             self.body.addLayout(column)
-        limit = ElidedLabel(self.tr("Memory limit (GB)"))
-        limit.setToolTip(self.limit_field.toolTip())
-        self.limit_field.setFixedWidth(theme.base_px() * 6)
-        row = QHBoxLayout()
-        row.addWidget(limit, 1)
-        row.addWidget(self.limit_field)
-        self.body.addLayout(row)
-        self.body.addWidget(self.limit_field.problem_label)
+        self.body.addWidget(self.limits)
 
         self.picker.activated.connect(self._choice_changed)
         self.precision.activated.connect(self._choice_changed)
         self.device.activated.connect(self._device_chosen)
         self.edit_table.clicked.connect(self.open_table)
-        self.limit_field.value_changed.connect(self._choice_changed)
+        self.limits.changed.connect(self._choice_changed)
 
     def _build_acts(self) -> None:
         self.load_button = QPushButton(self.tr("Load"))
@@ -207,11 +198,15 @@ class ModelPanel(Panel):
 
     def _build_figures(self) -> None:
         self.ledger_title = ElidedLabel("", "title")
-        self.ledger = LedgerView()
+        self.ledger = LedgerPanel(precision_row=False)
+        self.ledger.wished.connect(self._wished)
+        self.planner_button = QPushButton(self.tr("What fits on other GPUs…"))
+        self.planner_button.setToolTip(self.tr("accelerate's plan for GPUs that need not be there"))
+        self.planner_button.clicked.connect(self.open_planner)
         self.fits = SmallText()
         self.stages = SmallText()
         self.notes = SmallText()
-        for part in (self.ledger_title, self.ledger, self.fits, self.stages, self.notes):
+        for part in (self.ledger_title, self.fits, self.ledger, self.planner_button, self.stages, self.notes):
             self.body.addWidget(part)
         self.body.addStretch(1)
 
@@ -236,18 +231,14 @@ class ModelPanel(Panel):
         model = self._chosen_model()
         if not model:
             return None
-        self.limit_field.commit()
-        limit = float(self.limit_field.value())
+        self.limits.commit()
         device = self.device.currentData()
         device_map = (self._pairs or (("", "cpu"),)) if device == BY_TABLE else device
-        memory = (("cpu", round(limit * 1e9)),) if limit > 0 else ()
-        return LoadPlan(model, self.precision.currentData(), device_map, memory)
+        return LoadPlan(model, self.precision.currentData(), device_map, self.limits.pairs())
 
     def load(self) -> None:
         plan = self.plan()
-        if self.limit_field.problem:
-            self.limit_field.setFocus()  # a limit that was refused must not be loaded without
-        elif plan is not None:
+        if self.limits.commit() and plan is not None:
             self.load_requested.emit(plan)
 
     def open_folder(self) -> None:
@@ -264,7 +255,12 @@ class ModelPanel(Panel):
             self.choose(path)
 
     def open_table(self) -> None:
-        dialog = PlacementDialog(self._pairs, self)
+        shown = self._estimate
+        limits = shown.limits if shown is not None else ()
+        sizes, precision = (shown.sizes, shown.precision) if shown is not None else (None, "")
+        if shown is None and self.store.facts is not None:  # the loaded one
+            sizes, precision = self.store.facts.sizes, self.store.facts.precision
+        dialog = PlacementDialog(self._pairs, self, sizes, precision, limits)
         dialog.accepted.connect(self._table_edited)
         dialog.open()
 
@@ -281,15 +277,40 @@ class ModelPanel(Panel):
             self.open_table()
         self._choice_changed()
 
+    def open_planner(self) -> None:
+        """The planner for the chosen model."""
+        dialog = PlannerDialog(self.store, self)
+        dialog.planner.asked.connect(self.asked)
+        _, context, lanes = self.ledger.wish()
+        dialog.planner.set_model(self._chosen_model(), self.picker.currentText(), self.precision.currentData())
+        dialog.planner.set_context(context, lanes)
+        dialog.open()
+
+    @Slot(object)
+    def _wished(self, wish: tuple[str, int, int]) -> None:
+        """A change that makes it fit may ask for another precision."""
+        if self._estimate is not None and wish[0] != self._estimate.precision and self.precision.choose(wish[0]):
+            self._choice_changed()
+
     def _choice_changed(self) -> None:
-        self._estimate, self._estimate_problem = None, ""
+        known = self._estimate if self._estimate_of == self._chosen_model() else None
+        # At once, by arithmetic; what the engine says a moment later knows the devices as they are then.
+        self._estimate = known.as_planned(self.precision.currentData()) if known is not None else None
+        self._estimate_problem = ""
+        self.ledger.set_device_map(self._device_map_shown())
         self._timer.start()
         self.refresh()
 
     def _ask_estimate(self) -> None:
         plan = self.plan()
         if plan is not None:
+            self._estimate_of = plan.model
             self.estimate_requested.emit(plan)
+
+    def _device_map_shown(self) -> str:
+        """The one device that is chosen, else "auto" for all of them."""
+        device = self.device.currentData()
+        return "auto" if device == BY_TABLE or device is None else device
 
     def _all(self) -> list[ModelChoice]:
         known = [choice.model for choice in self._choices]
@@ -434,25 +455,20 @@ class ModelPanel(Panel):
             self._show_predicted(estimate)
         else:
             self.ledger_title.setText("")
-            self.ledger.set_parts(())
+            self.ledger.show_nothing()
             self.fits.setText(self._estimate_problem or self.tr("Choose a model: what it will need stands here."))
             self.notes.setText("")
             self.stages.setText("")
-            self._warn(False)
         self._hide_empty()
 
     def _show_measured(self, facts: SessionFacts) -> None:
         self.ledger_title.setText(self.tr("Memory"))
-        weights = sum(p.predicted_bytes or 0 for p in facts.ledger if p.name not in PARTS_OF_RUN)
-        self.ledger.set_parts(
-            facts.ledger, [(self.tr("weights"), weights or None, facts.weights_bytes)] if facts.ledger else ()
-        )
+        self.ledger.show_loaded(facts)
         grown = facts.memory_after_bytes - facts.memory_before_bytes
         text = self.tr("loaded on {devices}").format(devices=", ".join(map(device_words, facts.devices)))
         if grown > 0:
             text += " · " + self.tr("the process grew by {size}, measured").format(size=bytes_text(grown))
         self.fits.setText(text)
-        self._warn(False)
         times = dict(facts.stage_ms)
         shown = [f"{stage} {duration_text(times[stage])}" for stage in LOAD_STAGES if stage in times]
         self.stages.setText(" · ".join(shown))
@@ -460,46 +476,13 @@ class ModelPanel(Panel):
 
     def _show_predicted(self, estimate: Estimate) -> None:
         self.ledger_title.setText(self.tr("Memory, predicted"))
-        totals = [(self.tr("together"), estimate.total_bytes, None)] if estimate.total_bytes is not None else []
-        totals.append((self.tr("rough formula"), estimate.rough_total_bytes, None))
-        self.ledger.set_parts(estimate.parts, totals)
-        available, need = estimate.available_bytes, estimate.total_bytes or estimate.weights_bytes
-        too_much = bool(available) and need > available
-        if too_much:
-            text = self.tr(
-                "Does not fit: {need} predicted, {available} free. A smaller precision or a part on disk helps."
-            )
-        elif available:
-            text = self.tr("Fits: {need} predicted, {available} free.")
-        else:
-            text = self.tr("{need} predicted.")
-        self.fits.setText(text.format(need=bytes_text(need), available=bytes_text(available)))
-        self._warn(too_much)
+        self.limits.set_devices(estimate.limits)
+        self.ledger.show_estimate(estimate, self._device_map_shown())
+        self.fits.setText("")
         self.stages.setText("")
-        self.notes.setText("\n".join(estimate.notes))
+        static = estimate.sizes.notes if estimate.sizes is not None else estimate.notes
+        self.notes.setText("\n".join(static))  # why the rough formula is off stands beside its figure
 
     def _hide_empty(self) -> None:
         for label in (self.ledger_title, self.fits, self.stages, self.notes):
             label.setVisible(bool(label.text()))
-
-    def _warn(self, warn: bool) -> None:
-        role = "warning" if warn else "muted"
-        if self.fits.property("role") != role:
-            self.fits.setProperty("role", role)
-            self.fits.style().unpolish(self.fits)
-            self.fits.style().polish(self.fits)
-
-
-class _Combo(QComboBox):
-    """A combo that neither asks for its longest entry's width nor turns under the wheel of a page that scrolls."""
-
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setAccessibleName(name)
-        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.setMinimumContentsLength(8)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-
-    def wheelEvent(self, event) -> None:
-        event.ignore()

@@ -85,7 +85,7 @@ def test_seventy_billion_on_two_cards_of_24_gb_spill_to_cpu_and_disk(blueprints)
     spilled = found.spilled_bytes("cpu") + found.spilled_bytes("disk")
     assert found.moved_bytes_per_token == spilled > 90e9
     assert found.main_device == "cuda:0"
-    assert any("travel to cuda:0 again for every token" in note for note in found.notes)
+    assert any("travel to GPU 0 again for every token" in note for note in found.notes)
     for device in found.devices[:2]:
         assert 0 <= device.free_bytes < device.memory_bytes
     order = {device.name: at for at, device in enumerate(found.devices)}
@@ -115,7 +115,7 @@ def test_room_for_the_text_is_left_and_without_it_the_lack_is_said(blueprints):
     without = plan(wish(devices, context_tokens=32768, device_map="sequential", room_for_text=False), blueprints["70B"])
     assert without.devices[0].free_bytes < 0
     assert not without.fits
-    assert any("cuda:0 is" in note and "too small" in note for note in without.notes)
+    assert any("GPU 0 is" in note and "too small" in note for note in without.notes)
 
 
 def test_quantised_weights_on_disk_are_said_to_be_impossible(blueprints):
@@ -154,6 +154,7 @@ def test_without_a_wish_for_devices_it_is_this_machine(default_model_path):
         ("24", [24 * 10**9]),
         ("1x80, 2x24GiB", [80 * 10**9, 24 * 2**30, 24 * 2**30]),
         ("1x0.5", [500_000_000]),
+        ("2x24564MiB", [24_564 * 2**20] * 2),
     ],
 )
 def test_gpus_are_named_by_count_and_memory(text, sizes):

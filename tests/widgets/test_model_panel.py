@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from engine import events as ev
 from engine.settings import LoadPlan
+from engine.sizes import CacheLayer, PrecisionSizes
 from tests.widgets.facts import facts
 from widgets.model_panel import ModelChip, ModelPanel
 from widgets.placement_dialog import PlacementDialog
@@ -11,6 +14,19 @@ from widgets.run_store import RunStore
 
 SMALL = ev.ModelChoice("SmolLM2-135M-Instruct", "default", "default", 269_000_000, "llama", 134_515_008, "bfloat16")
 CHINESE = ev.ModelChoice("通义 <b>7B</b>", "models/qwen", "folder", 15_000_000_000, "qwen2")
+
+
+SIZES = ev.ModelSizes(
+    parameters=7_500_000_000, hidden_size=3584, heads=28, kv_heads=4, vocab_size=152_064, widest_layer=18_944,
+    context_tokens=32_768, buffer_bytes=0,
+    precisions=tuple(
+        PrecisionSizes(name, name if name.endswith(("16", "32")) else "bfloat16", (("embedding", size),))
+        for name, size in (("float32", 30_000_000_000), ("bfloat16", 15_000_000_000), ("float16", 15_000_000_000),
+                           ("int8", 8_000_000_000), ("nf4", 5_000_000_000), ("fp4", 5_000_000_000))
+    ),
+    cache=(CacheLayer("full", 28_672, None),),
+    default_precision="bfloat16",
+)  # fmt: skip
 
 
 def estimate(**changes) -> ev.Estimate:
@@ -21,7 +37,7 @@ def estimate(**changes) -> ev.Estimate:
         "weights_bytes": 15_000_000_000, "kv_bytes": 470_000_000, "kv_bytes_per_token": 57_344,
         "rough_total_bytes": 20_000_000_000, "better_rough_total_bytes": 16_000_000_000,
         "total_bytes": 15_500_000_000, "parts": (ev.LedgerPart("embedding", 1_000_000_000),),
-        "available_bytes": 8_000_000_000,
+        "available_bytes": 8_000_000_000, "sizes": SIZES,
     }  # fmt: skip
     return ev.Estimate(**(values | changes))
 
@@ -51,8 +67,8 @@ def test_load_asks_for_what_is_chosen(qtbot, panel):
     panel.choose("models/qwen")
     panel.precision.setCurrentIndex(panel.precision.findData("nf4"))
     panel.device.setCurrentIndex(panel.device.findData("balanced"))
-    panel.limit_field.selectAll()
-    QTest.keyClicks(panel.limit_field, "1,5")
+    panel.limits.fields["cpu"].selectAll()
+    QTest.keyClicks(panel.limits.fields["cpu"], "1,5")
     with qtbot.waitSignal(panel.load_requested) as caught:
         panel.load_button.click()
     assert caught.args == [LoadPlan("models/qwen", "nf4", "balanced", (("cpu", 1_500_000_000),))]
@@ -61,11 +77,11 @@ def test_load_asks_for_what_is_chosen(qtbot, panel):
 def test_a_refused_limit_is_not_loaded_without(panel):
     said = []
     panel.load_requested.connect(said.append)
-    panel.limit_field.selectAll()
-    QTest.keyClicks(panel.limit_field, "much")
+    panel.limits.fields["cpu"].selectAll()
+    QTest.keyClicks(panel.limits.fields["cpu"], "much")
     panel.load_button.click()
     assert said == []
-    assert panel.limit_field.problem
+    assert panel.limits.fields["cpu"].problem
 
 
 def test_a_table_by_layer_becomes_the_device_map(qtbot, panel):
@@ -98,27 +114,65 @@ def test_choosing_asks_for_an_estimate_once(qtbot, panel):
 def test_what_does_not_fit_is_said_with_both_figures(panel):
     panel.choose("models/qwen")
     panel.set_estimate(estimate())
-    assert panel.fits.text().startswith("Does not fit: 15.5 GB predicted, 8.0 GB free.")
-    assert panel.fits.property("role") == "warning"
-    assert ("together", 15_500_000_000, None) in panel.ledger.rows()
+    verdict = panel.ledger.verdict
+    assert verdict.text().startswith("Does not fit: 16.0 GB predicted, 8.0 GB free.")
+    assert verdict.property("role") == "warning"
     panel.set_estimate(estimate(available_bytes=32_000_000_000))
-    assert panel.fits.text().startswith("Fits: 15.5 GB predicted, 32.0 GB free.")
-    assert panel.fits.property("role") == "muted"
+    assert verdict.text().startswith("Fits: 16.0 GB predicted, 32.0 GB free.")
+    assert verdict.property("role") == "muted"
+
+
+def test_another_precision_moves_the_ledger_before_the_engine_answers(panel):
+    panel.choose("models/qwen")
+    panel._ask_estimate()
+    panel.set_estimate(estimate(available_bytes=10_000_000_000))
+    assert panel.ledger.verdict.text().startswith("Does not fit")
+    panel.precision.setCurrentIndex(panel.precision.findData("nf4"))
+    panel.precision.activated.emit(panel.precision.currentIndex())
+    assert panel.ledger.wish()[0] == "nf4"
+    assert panel.ledger.verdict.text().startswith("Fits")
+    panel.precision.setCurrentIndex(0)
+    panel.precision.activated.emit(0)
+    assert panel.ledger.wish()[0] == "bfloat16"  # what the files say
+
+
+def test_a_change_that_makes_it_fit_chooses_the_precision_too(qtbot, panel):
+    panel.choose("models/qwen")
+    panel._ask_estimate()
+    panel.set_estimate(estimate(available_bytes=10_000_000_000))
+    button = panel.ledger.change_buttons()[0]
+    assert "int8 weights" in button.text()
+    button.click()
+    assert panel.plan().precision == "int8"
+    assert panel.ledger.verdict.text().startswith("Fits")
+
+
+def test_a_gpus_limit_has_a_row_of_its_own_and_goes_into_the_plan(panel):
+    limits = (ev.DeviceLimit("cuda:0", 20_000_000_000, 24_000_000_000), ev.DeviceLimit("cpu", 8_000_000_000, 16))
+    panel.set_estimate(estimate(limits=limits))
+    assert sorted(panel.limits.fields) == ["cpu", "cuda:0"]
+    field = panel.limits.fields["cuda:0"]
+    field.selectAll()
+    QTest.keyClicks(field, "12")
+    assert panel.plan().max_memory_bytes == (("cuda:0", 12_000_000_000),)
+    assert "20.0 GB free now" in field.toolTip()
 
 
 def test_an_unknown_total_is_never_zero(panel):
-    panel.set_estimate(estimate(total_bytes=None, kv_bytes=None, available_bytes=0))
-    assert not [row for row in panel.ledger.rows() if row[1] == 0]
-    assert "15.0 GB" in panel.fits.text()
+    panel.set_estimate(estimate(total_bytes=None, kv_bytes=None, available_bytes=0, sizes=replace(SIZES, cache=None)))
+    rows = panel.ledger.table.rows()
+    assert not [row for row in rows if row[1] == 0]
+    assert panel.ledger.figures.text("exact") == "–"
+    assert "cannot be predicted" in panel.ledger.verdict.text()
 
 
 def test_after_loading_predicted_and_measured_stand_side_by_side(store, panel):
     store.take(ev.Loaded(facts(notes=("The weights are tied.",))))
     store.frame.emit()
-    rows = panel.ledger.rows()
+    rows = panel.ledger.table.rows()
     assert ("embedding", 56_623_104, 56_623_104) in rows
     assert ("KV cache", 188_743_680, None) in rows
-    assert rows[-1] == ("weights", 56_623_104 + 53_084_160 + 159_252_480 + 70_272, 269_060_552)
+    assert ("program and libraries", None, 120_000_000) in rows
     assert panel.notes.text() == "The weights are tied."
     assert "280 MB" in panel.fits.text()
 
@@ -143,7 +197,7 @@ def test_a_failed_load_is_a_sentence_a_fix_and_a_way_to_try_again(qtbot, store, 
     assert panel.fix.text() == "Download a again."
     with qtbot.waitSignal(panel.load_requested):
         qtbot.mouseClick(panel.retry_button, Qt.MouseButton.LeftButton)
-    store.take(ev.LoadProgress("weights", 0, 1, 0.0))
+    store.take(ev.LoadProgress("blueprint", 0, 1, 0.0))
     store.frame.emit()
     assert not panel.error.isVisible()
 
