@@ -50,7 +50,7 @@ class HubPage(QWidget):
         split.addWidget(self.left)
         split.addWidget(self.details)
         split.setStretchFactor(0, 1)
-        split.setSizes([700, 300])
+        split.setSizes([940, 290])
         self.split = split
         column = QVBoxLayout(self)
         column.setContentsMargins(0, theme.GAP, 0, 0)

@@ -51,7 +51,7 @@ class LocalModels(QWidget):
         split.addWidget(self.left)
         split.addWidget(self.details)
         split.setStretchFactor(0, 1)
-        split.setSizes([700, 300])
+        split.setSizes([940, 290])
         self.split = split
         column = QVBoxLayout(self)
         column.setContentsMargins(0, theme.GAP, 0, 0)
@@ -115,13 +115,10 @@ class LocalModels(QWidget):
                 False, self.tr("The number type of the weights on the disk, or how they are quantised"),
             ),
             Column(
-                self.tr("family"), lambda m: m.family or UNKNOWN, lambda m: m.family.casefold() or None, 10, False,
-                self.tr("model_type: which architecture it is built as"),
-            ),
-            Column(
                 self.tr("context"), lambda m: count_text(m.context_tokens), lambda m: m.context_tokens, 7, True,
                 self.tr("How many tokens prompt and text may have together"),
             ),
+            Column(self.tr("licence"), lambda m: m.licence or UNKNOWN, lambda m: m.licence.casefold() or None, 10),
             Column(
                 self.tr("chat"), self._template_word, lambda m: m.has_chat_template, 8, False,
                 self.tr("Whether it has a chat template: made to answer messages, or to continue raw text"),
@@ -130,7 +127,10 @@ class LocalModels(QWidget):
                 self.tr("files"), self._weights_word, lambda m: m.weights or None, 11, False,
                 self.tr("safetensors and GGUF hold numbers only; a pickle can run a program when it is read"),
             ),
-            Column(self.tr("licence"), lambda m: m.licence or UNKNOWN, lambda m: m.licence.casefold() or None, 10),
+            Column(
+                self.tr("family"), lambda m: m.family or UNKNOWN, lambda m: m.family.casefold() or None, 10, False,
+                self.tr("model_type: which architecture it is built as"),
+            ),
             Column(self.tr("where"), self._kind_word, lambda m: m.kind, 10),
         ]  # fmt: skip
 

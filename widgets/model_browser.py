@@ -6,7 +6,7 @@ import base64
 import contextlib
 from typing import Any
 
-from PySide6.QtCore import QByteArray, Qt, Signal, Slot
+from PySide6.QtCore import QByteArray, QSize, Qt, Signal, Slot
 from PySide6.QtWidgets import QDialog, QTabWidget, QVBoxLayout, QWidget
 
 from engine.events import DownloadEnd, DownloadProgress, EngineError, HubOffer, ModelChoice, Unfinished
@@ -42,7 +42,7 @@ class ModelBrowser(QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 8, 16, 16)
         column.addWidget(self.tabs)
-        self.resize(1180, 680)
+        self.resize(QSize(1240, 700).boundedTo(self.screen().availableSize()))
         self.setMinimumSize(720, 440)
 
         self.local.load_requested.connect(self.load_requested)

@@ -176,7 +176,7 @@ class RowsView(QTableView):
         """Each column as wide as its width says, and as its title needs."""
         letter, title = QFontMetrics(theme.font()).horizontalAdvance("n"), QFontMetrics(theme.font(bold=True))
         for at, column in enumerate(self.rows.columns):
-            self.setColumnWidth(at, max(letter * column.width, title.horizontalAdvance(column.title)) + 16)
+            self.setColumnWidth(at, max(letter * column.width, title.horizontalAdvance(column.title)) + 14)
 
     # ---------------------------------------------------------------- what it holds
 

@@ -88,6 +88,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         window.show_model_panel()
         camera.shoot("03-model")
         browser = window.models.show_browser()
+        browser.resize(1240, 700)  # the offscreen screen is smaller than it asks for
         wait(lambda: bool(browser.local.table.rows.things), window)
         for mode in ("light", "dark"):
             theme.set_mode(mode)

@@ -82,7 +82,7 @@ def test_each_model_stands_in_a_row_with_its_facts(browser):
     row = names(browser).index("SmolLM2-135M")
     cells = [table.model().index(row, at).data() for at in range(len(table.rows.columns))]
     assert cells == [
-        "SmolLM2-135M", "135M", "269 MB", "bfloat16", "llama", "8,192", "template", "safetensors", "apache-2.0",
+        "SmolLM2-135M", "135M", "269 MB", "bfloat16", "8,192", "apache-2.0", "template", "safetensors", "llama",
         "default",
     ]  # fmt: skip
 
