@@ -80,6 +80,7 @@ class BlueprintPage(OutlinePage):
         row.addWidget(self.copy_raw)
         column.addLayout(row)
         self.tabs = QTabWidget()
+        self.tabs.setAccessibleName(self.tr("Parts of this page"))
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(area, self.tr("facts"))
         self.tabs.addTab(written, "config.json")

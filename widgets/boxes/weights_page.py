@@ -61,6 +61,7 @@ class WeightsPage(Page):
         area.setAccessibleName(self.tr("Weight files"))
         area.setWidget(files)
         self.tabs = QTabWidget()
+        self.tabs.setAccessibleName(self.tr("Parts of this page"))
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(area, self.tr("files"))
         self.tabs.addTab(self._tensors(), self.tr("tensors"))
