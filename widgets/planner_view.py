@@ -309,6 +309,7 @@ class PlannerDialog(QDialog):
         column.addWidget(self.planner)
         column.addStretch(1)
         area = QScrollArea()
+        area.setAccessibleName(self.tr("Plan"))
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setWidgetResizable(True)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -18,6 +18,7 @@ from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from widgets.pipeline_boxes import BOXES
 from widgets.placement_dialog import PlacementDialog
+from widgets.planner_view import PlannerDialog
 
 MARKS = ("<s>", "<b>x</b>", "a<b>c", "<|im_end|>", "&lt;", "<think>…")
 
@@ -84,6 +85,7 @@ def test_every_control_has_a_name(written, qtbot):
         left = nameless(written)
         assert "\n".join(left) == ""
     assert nameless(PlacementDialog((("model", "cpu"),), written)) == []
+    assert nameless(PlannerDialog(written.store, written)) == []
 
 
 def test_every_act_in_the_menus_has_a_key_of_its_own(make_window):

@@ -55,9 +55,13 @@ class PlacementPage(Page):
         self.planner = PlannerView(store)
         self.tabs = QTabWidget()
         self.tabs.setDocumentMode(True)
-        self.tabs.addTab(_page(self.ledger, self.left_over, self.gpus), self.tr("memory"))
-        self.tabs.addTab(_page(self.where, self.picture, self.price), self.tr("layers"))
-        self.tabs.addTab(_page(self.planner), self.tr("other GPUs"))
+        self.tabs.setAccessibleName(self.tr("Memory and placement"))
+        for name, parts in (
+            (self.tr("memory"), (self.ledger, self.left_over, self.gpus)),
+            (self.tr("layers"), (self.where, self.picture, self.price)),
+            (self.tr("other GPUs"), (self.planner,)),
+        ):
+            self.tabs.addTab(_page(name, *parts), name)
         self.column.addWidget(self.tabs)
         self.planner.asked.connect(self.asked)
         self.price.measure.clicked.connect(self.measure)
@@ -295,7 +299,7 @@ class PriceView(QWidget):
         return words
 
 
-def _page(*parts: QWidget) -> QScrollArea:
+def _page(name: str, *parts: QWidget) -> QScrollArea:
     inside = QWidget()
     inside.setProperty("plain", True)
     column = QVBoxLayout(inside)
@@ -305,6 +309,7 @@ def _page(*parts: QWidget) -> QScrollArea:
         column.addWidget(part)
     column.addStretch(1)
     area = QScrollArea()
+    area.setAccessibleName(name)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidgetResizable(True)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
