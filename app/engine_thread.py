@@ -194,7 +194,8 @@ class Worker(QObject):
 
             plan = job.plan
             before = self.session.facts.memory_before_bytes if self.session is not None else None
-            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1, before))
+            double = plan.double_quantisation
+            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1, before, double))
         except Exception as error:  # a thread's edge
             self.estimated.emit(told(error, "estimate"))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.blueprint import Blueprint, end_sources, licence_of, parameters_per_token
 from engine.inside import Leaf, Module, Outline
-from engine.memory import tensor_bytes
+from engine.memory import packing_for, tensor_bytes
+from engine.quantised import Quantised
 from engine.skeleton import Skeleton
 
 MOST_RAW = 400_000  # characters of a config.json that a view shows; a real one has a hundredth
@@ -31,7 +32,7 @@ def outline(blueprint: Blueprint, precision: str, float_dtype: str) -> Outline:
         else:
             others += 1
     rope_base, rope_kind, rope_factor = _rope(text)
-    tree = _tree(skeleton, precision, float_dtype)
+    tree = _tree(skeleton, precision, float_dtype, packing_for(blueprint, precision))
     return Outline(
         name=blueprint.located.name,
         path=str(blueprint.located.path),
@@ -105,7 +106,7 @@ def _whole(config: Any, *names: str) -> int:
 # ---------------------------------------------------------------- the tree
 
 
-def _tree(skeleton: Skeleton, precision: str, float_dtype: str) -> Module:
+def _tree(skeleton: Skeleton, precision: str, float_dtype: str, packing: Quantised | None) -> Module:
     """The module tree; equal siblings whose names are numbers are folded into one that says which they are."""
     plans = {tensor.name: tensor for tensor in skeleton.tensors}
     firsts: dict[int, str] = {}  # a parameter's first name; another module that has it too is tied to that
@@ -116,7 +117,7 @@ def _tree(skeleton: Skeleton, precision: str, float_dtype: str) -> Module:
             whole = f"{path}.{name}" if path else name
             first = firsts.setdefault(id(parameter), whole)
             plan = plans.get(whole) if first == whole else None
-            size = tensor_bytes(skeleton, plan, precision, float_dtype) if plan else 0
+            size = tensor_bytes(skeleton, plan, precision, float_dtype, packing) if plan else 0
             tied = "" if first == whole else first
             role = plan.role if plan else ""
             found.append(Leaf(name, tuple(parameter.shape), parameter.numel(), size, role, tied))

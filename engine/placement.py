@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import CannotLoad
-from engine.memory import part_of, tensor_bytes, weights_by_part
+from engine.memory import packing_for, part_of, tensor_bytes, weights_by_part
 from engine.readings import read_memory
 from engine.sizes import ELEMENT_BYTES
 
@@ -75,7 +75,7 @@ def checked_device(name: str, here: list[str] | None = None) -> str:
 
 def place(plan: LoadPlan, blueprint: Blueprint, precision: str, float_dtype: str) -> Placement:
     """Where each part will lie, and what that means. Raises CannotLoad before anything is read (LOD-10, LOD-29)."""
-    sizes = module_sizes(blueprint, precision, float_dtype)
+    sizes = module_sizes(blueprint, precision, float_dtype, plan.double_quantisation)
     limits = {checked_device(device): int(size) for device, size in plan.max_memory_bytes}
     asked = plan.device_map
     if not isinstance(asked, str):
@@ -169,11 +169,14 @@ def _parts(blueprint: Blueprint) -> list[str]:
     return list(dict.fromkeys(part_of(tensor.name) for tensor in blueprint.skeleton.tensors))
 
 
-def module_sizes(blueprint: Blueprint, precision: str, float_dtype: str) -> dict[str, int]:
+def module_sizes(
+    blueprint: Blueprint, precision: str, float_dtype: str, double_quantisation: bool = True
+) -> dict[str, int]:
     """Predicted bytes of every module by name; "" is the whole model. Tied tensors count once."""
-    sizes = {"": sum(weights_by_part(blueprint.skeleton, precision, float_dtype).values())}
+    packing = packing_for(blueprint, precision, double_quantisation)
+    sizes = {"": sum(weights_by_part(blueprint.skeleton, precision, float_dtype, packing).values())}
     for tensor in blueprint.skeleton.tensors:
-        size = tensor_bytes(blueprint.skeleton, tensor, precision, float_dtype)
+        size = tensor_bytes(blueprint.skeleton, tensor, precision, float_dtype, packing)
         name = tensor.name
         while name:
             sizes[name] = sizes.get(name, 0) + size

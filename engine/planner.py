@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import CannotLoad
 from engine.events import PlacedPart, Plan, PlannedDevice
-from engine.memory import checked_wish, model_sizes, part_of, tensor_bytes
+from engine.memory import checked_wish, model_sizes, packing_for, part_of, tensor_bytes
 from engine.placement import PLANNED, check_table, checked_device, plan_for
 from engine.readings import device_limits
 from engine.settings import PlanWish
@@ -143,12 +143,13 @@ def _parts(
 ) -> list[PlacedPart]:
     """Each part with its device, in the model's order; one that is split stands once for each device."""
     skeleton, each = blueprint.skeleton, ELEMENT_BYTES[float_dtype]
+    packing = packing_for(blueprint, precision)
     found: dict[tuple[str, str], tuple[int, int | None]] = {}
     for tensor in skeleton.tensors:
         inside = [name for name in device_map if not name or f"{tensor.name}.".startswith(f"{name}.")]
         device = device_map[max(inside, key=len)] if inside else main
         key = (part_of(tensor.name), device)
-        size = tensor_bytes(skeleton, tensor, precision, float_dtype)
+        size = tensor_bytes(skeleton, tensor, precision, float_dtype, packing)
         layer = tensor.layer if tensor.role != "not for text" else None
         found[key] = (found.get(key, (0, None))[0] + size, layer)
     parts, cached = [], set()

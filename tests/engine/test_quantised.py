@@ -17,6 +17,7 @@ from engine.events import TokenEvent
 from engine.loading import load
 from engine.loop import generate
 from engine.memory import estimate
+from engine.placement import module_sizes
 from engine.quantised import (
     METHODS,
     Quantised,
@@ -480,3 +481,11 @@ def test_gptq_is_predicted_by_bits_and_group_size(tmp_path):
     assert parts["quantisation"] == constants
     assert parts["attention"] + parts["feed-forward"] == numbers
     assert any("GPTQ, 4 bits, groups of 32" in note for note in found.notes)
+
+
+def test_placement_counts_packed_files_as_the_ledger_does(tmp_path):
+    config = tiny_config(tmp_path, {"quant_method": "awq", "bits": 4, "group_size": 32})
+    blueprint = read_blueprint(config)
+    assert module_sizes(blueprint, "float16", "float16")[""] == estimate(blueprint, "float16").weights_bytes
+    with_it, without = (module_sizes(blueprint, "nf4", "float16", double)[""] for double in (True, False))
+    assert with_it != without
