@@ -31,7 +31,7 @@ def part_name(name: str) -> str:
         "state": QCoreApplication.translate("LedgerView", "fixed state"),
         "logits": QCoreApplication.translate("LedgerView", "logits"),
         "working": QCoreApplication.translate("LedgerView", "working space"),
-        "libraries": QCoreApplication.translate("LedgerView", "program and libraries"),
+        "libraries": QCoreApplication.translate("LedgerView", "libraries"),
         "unexplained": QCoreApplication.translate("LedgerView", "not explained"),
     }
     return known.get(name, name.replace("_", " "))

@@ -33,7 +33,7 @@ class MemoryLimits(QWidget):
         field = NumberField(Range(0.0, 1e6, 0.0), 0.0, step=0.5, off_word=True)
         field.setAccessibleName(self.tr("Memory limit in GB: {device}").format(device=device_words(device)))
         field.setFixedWidth(theme.base_px() * 6)
-        label = ElidedLabel(self.tr("Memory limit, {device} (GB)").format(device=device_words(device)))
+        label = ElidedLabel(self.tr("Limit, {device} (GB)").format(device=device_words(device)))
         tip = self.tr(
             "max_memory: the most that weights may take on this device, in GB; what is over goes to the next one, in "
             "the end to disk. Off: all."

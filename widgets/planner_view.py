@@ -153,9 +153,15 @@ class PlannerView(QWidget):
     def set_model(self, model: str, name: str, precision: str | None = None) -> None:
         """model: as LoadPlan takes it; name: as shown."""
         if model != self._model:
-            self._model = model
+            self._model, self._shown, self._wish = (
+                model,
+                None,
+                None,
+            )  # another model's picture must not stand under this name
             self.precision.choose(precision)
             self.title.setText(name)
+            self.picture.show_plan(None)
+            self.notes.setText("")
             self._changed()
 
     def set_context(self, context: int, lanes: int) -> None:

@@ -172,7 +172,7 @@ def test_after_loading_predicted_and_measured_stand_side_by_side(store, panel):
     rows = panel.ledger.table.rows()
     assert ("embedding", 56_623_104, 56_623_104) in rows
     assert ("KV cache", 188_743_680, None) in rows
-    assert ("program and libraries", None, 120_000_000) in rows
+    assert ("libraries", None, 120_000_000) in rows
     assert panel.notes.text() == "The weights are tied."
     assert "280 MB" in panel.fits.text()
 

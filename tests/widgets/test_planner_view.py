@@ -86,6 +86,16 @@ def test_an_older_answer_stays_until_the_newest_is_there_and_never_replaces_it(q
     assert view.verdict.text().startswith("Fits, predicted")
 
 
+def test_another_models_picture_never_stands_under_this_ones_name(qtbot, view, store):
+    wish = asked_by(qtbot, view, lambda: view.set_model("m", "Llama"))
+    store.take(ev.Answered(wish, plan_of(wish)))
+    store.frame.emit()
+    asked_by(qtbot, view, lambda: view.set_model("other", "Other"))
+    assert view.picture.lines() == []
+    assert view.notes.text() == ""
+    assert view.verdict.text() == "planning…"
+
+
 def test_one_that_a_run_broke_off_is_asked_again_when_the_run_is_over(qtbot, view, store):
     wish = asked_by(qtbot, view, lambda: view.set_model("m", "Llama"))
     store.set_activity("decode")
