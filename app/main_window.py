@@ -238,7 +238,8 @@ class MainWindow(QMainWindow):
         self.build_plots()
         self.models.refresh()
         preferences = self.preferences
-        self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map))
+        packing = self.model_panel.packing.fields()
+        self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map, **packing))
 
     @Slot(object)
     def estimate(self, plan: LoadPlan) -> None:
@@ -390,6 +391,9 @@ class MainWindow(QMainWindow):
         if (plan := self._asked) is not None:
             self.preferences.model = plan.model
             self.preferences.precision = plan.precision or ""
+            self.preferences.int8_threshold = plan.int8_threshold
+            self.preferences.double_quantisation = plan.double_quantisation
+            self.preferences.compute_dtype = plan.compute_dtype or ""
             if isinstance(plan.device_map, str):
                 self.preferences.device_map = plan.device_map
 
@@ -482,6 +486,7 @@ class MainWindow(QMainWindow):
             if stored:
                 with contextlib.suppress(ValueError):
                     restore(QByteArray(base64.b64decode(stored)))
+        self.model_panel.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
         self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
         with contextlib.suppress(SettingsRefused, TypeError):
             self.sampling_panel.restore(

@@ -48,6 +48,9 @@ class Preferences:
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     recent_files: list[str] = field(default_factory=list)
+    int8_threshold: float = 6.0
+    double_quantisation: bool = True
+    compute_dtype: str = ""  # "": the model's own
     xray_precisions: list[str] = field(default_factory=lambda: ["bfloat16", "int8"])  # the reference first
     xray_sample: str = "prose"  # or "own"
     xray_text: str = ""  # the person's own
@@ -57,7 +60,12 @@ class Preferences:
 
 LARGEST = 10**300  # beyond it no double holds an integer
 # Outside these a value takes its default: least, most.
-LIMITS = {"seconds_per_token": (0, 60), "max_new_tokens": (1, 10_000_000), "text_size": (-20, 60)}
+LIMITS = {
+    "seconds_per_token": (0, 60),
+    "max_new_tokens": (1, 10_000_000),
+    "text_size": (-20, 60),
+    "int8_threshold": (0, 1000),
+}
 
 
 def preferences_path() -> Path:

@@ -26,6 +26,7 @@ from widgets.format import bytes_text, duration_text, plain_tooltip, short_count
 from widgets.ledger_panel import LedgerPanel
 from widgets.memory_limits import MemoryLimits
 from widgets.model_chip import ModelChip, device_words
+from widgets.packing_options import PackingOptions
 from widgets.panel import ElidedLabel, Panel
 from widgets.placement_dialog import PlacementDialog
 from widgets.planner_view import PlannerDialog
@@ -137,6 +138,7 @@ class ModelPanel(Panel):
         self.edit_table.setText(self.tr("edit"))
         self.edit_table.hide()
         self.limits = MemoryLimits()
+        self.packing = PackingOptions()
         for label, field in ((self.tr("Precision"), self.precision), (self.tr("Placement"), self.device)):
             name = SmallLabel(label)
             name.setToolTip(field.toolTip())
@@ -151,12 +153,14 @@ class ModelPanel(Panel):
             column.addLayout(row)
             self.body.addLayout(column)
         self.body.addWidget(self.limits)
+        self.body.addWidget(self.packing)
 
         self.picker.activated.connect(self._choice_changed)
         self.precision.activated.connect(self._choice_changed)
         self.device.activated.connect(self._device_chosen)
         self.edit_table.clicked.connect(self.open_table)
         self.limits.changed.connect(self._choice_changed)
+        self.packing.changed.connect(self._packing_changed)
 
     def _build_acts(self) -> None:
         self.load_button = QPushButton(self.tr("Load"))
@@ -234,11 +238,13 @@ class ModelPanel(Panel):
         self.limits.commit()
         device = self.device.currentData()
         device_map = (self._pairs or (("", "cpu"),)) if device == BY_TABLE else device
-        return LoadPlan(model, self.precision.currentData(), device_map, self.limits.pairs())
+        return LoadPlan(
+            model, self.precision.currentData(), device_map, self.limits.pairs(), **self.packing.fields()
+        )
 
     def load(self) -> None:
         plan = self.plan()
-        if self.limits.commit() and plan is not None:
+        if self.limits.commit() and self.packing.commit() and plan is not None:
             self.load_requested.emit(plan)
 
     def open_folder(self) -> None:
@@ -268,6 +274,11 @@ class ModelPanel(Panel):
         dialog = self.sender()
         assert isinstance(dialog, PlacementDialog)
         self._pairs = dialog.pairs()
+        self._choice_changed()
+
+    def _packing_changed(self) -> None:
+        """Double quantisation is no mere sum over sizes that are known: the engine is asked."""
+        self._estimate_of = ""
         self._choice_changed()
 
     def _device_chosen(self) -> None:

@@ -124,3 +124,15 @@ def test_closing_the_window_meanwhile_is_quick_and_clean(opened, click, until):
     window.close()
     assert not window.xrays.dialog.isVisible()
     assert results(events) == []
+
+
+def test_the_packing_of_the_model_panel_is_used_and_remembered(opened, click, until):
+    window, view, events = opened(
+        xray_precisions=["float32", "nf4"], double_quantisation=False, compute_dtype="float32"
+    )
+    click(view.run_button)
+    until(lambda: results(events) and not window.engine.busy)
+    (found,) = results(events)
+    assert "no double quantisation, computes in float32" in found.other.words
+    assert window.preferences.double_quantisation is False
+    assert window.engine.loaded_plan.precision is None  # float32 was loaded before, and stayed
