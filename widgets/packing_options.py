@@ -12,6 +12,7 @@ from widgets import theme
 from widgets.choice import Choice
 from widgets.fields import NumberField
 from widgets.panel import ElidedLabel
+from widgets.small import SmallLabel
 
 USUAL = 6.0
 
@@ -37,7 +38,7 @@ class PackingOptions(QWidget):
             )
         )
         self.threshold.setFixedWidth(theme.base_px() * 6)
-        self.double = QCheckBox(self.tr("double quantisation"))
+        self.double = QCheckBox(self.tr("nf4, fp4: double quantisation"))
         self.double.setChecked(True)
         self.double.setToolTip(
             self.tr(
@@ -54,18 +55,17 @@ class PackingOptions(QWidget):
         inside = QVBoxLayout(self.content)
         inside.setContentsMargins(0, 0, 0, 0)
         inside.setSpacing(6)
-        for words, field in (
-            (self.tr("int8: outliers from"), self.threshold),
-            (self.tr("nf4, fp4: compute in"), self.compute),
-        ):
-            name = ElidedLabel(words)
-            name.setToolTip(field.toolTip())
-            row = QHBoxLayout()
-            row.addWidget(name, 1)
-            row.addWidget(field, 0 if field is self.threshold else 1)
-            inside.addLayout(row)
-            if field is self.threshold:
-                inside.addWidget(self.threshold.problem_label)
+        name = ElidedLabel(self.tr("int8: outliers from"))
+        name.setToolTip(self.threshold.toolTip())
+        row = QHBoxLayout()
+        row.addWidget(name, 1)
+        row.addWidget(self.threshold)
+        inside.addLayout(row)
+        inside.addWidget(self.threshold.problem_label)
+        name = SmallLabel(self.tr("nf4, fp4: compute in"))
+        name.setToolTip(self.compute.toolTip())
+        inside.addWidget(name)
+        inside.addWidget(self.compute)
         inside.addWidget(self.double)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
