@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QMenu,
-    QProgressBar,
     QPushButton,
     QSizePolicy,
     QToolButton,
@@ -24,6 +23,7 @@ from widgets.banner import sentence_of, translated
 from widgets.choice import Choice
 from widgets.format import bytes_text, duration_text, plain_tooltip, short_count
 from widgets.ledger_panel import LedgerPanel
+from widgets.load_progress import LoadProgressView
 from widgets.memory_limits import MemoryLimits
 from widgets.model_chip import ModelChip, device_words
 from widgets.packing_options import PackingOptions
@@ -176,18 +176,7 @@ class ModelPanel(Panel):
         row.addWidget(self.unload_button, 1)
         row.addWidget(self.cancel_button, 1)
         self.body.addLayout(row)
-        self.progress = QWidget()
-        column = QVBoxLayout(self.progress)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        self.progress_bar = QProgressBar()
-        self.progress_bar.setTextVisible(False)
-        self.progress_bar.setRange(0, 1000)  # per mille: bytes would pass 32 bits
-        self.progress_bar.setAccessibleName(self.tr("Loading"))
-        self.progress_label = SmallLabel("", "")
-        self.detail_label = SmallLabel()
-        for part in (self.progress_bar, self.progress_label, self.detail_label):
-            column.addWidget(part)
+        self.progress = LoadProgressView(self.store)
         self.body.addWidget(self.progress)
         self.error = SmallText("", "warning")
         self.fix = SmallText()
@@ -357,7 +346,7 @@ class ModelPanel(Panel):
             self._follow(store.facts)
         state = (store.facts, store.activity, store.error, self._estimate, self._chosen_model(), len(self._all()))
         if store.activity == "loading" or state != self._shown:
-            self._show_progress()
+            self.progress.refresh()
         if state == self._shown:
             return
         self._shown = state
@@ -411,35 +400,6 @@ class ModelPanel(Panel):
         if choice.pickle_only:
             parts.append(self.tr("only pickle files, which can run code when read"))
         self.about.setText(" · ".join(parts) if parts else choice.model)
-
-    def _show_progress(self) -> None:
-        progress = self.store.load_progress
-        loading = self.store.activity == "loading"
-        self.progress.setVisible(loading)
-        if not loading:
-            return
-        if progress is None:
-            self.progress_bar.setRange(0, 0)
-            self.progress_label.setText(self.tr("starting…"))
-            self.detail_label.setText("")
-            return
-        names = {
-            "blueprint": self.tr("reading the blueprint"),
-            "skeleton": self.tr("building the empty skeleton"),
-            "weights": self.tr("reading weights"),
-            "placement": self.tr("placing layers on devices"),
-            "kernels": self.tr("choosing kernels"),
-        }
-        known = progress.total_bytes > 0
-        self.progress_bar.setRange(0, 1000 if known else 0)
-        text = names.get(progress.stage, progress.stage)
-        if known:
-            self.progress_bar.setValue(min(1000, progress.done_bytes * 1000 // progress.total_bytes))
-            done, total = bytes_text(progress.done_bytes), bytes_text(progress.total_bytes)
-            text += " · " + self.tr("{done} of {total}").format(done=done, total=total)
-        self.progress_label.setText(text)
-        self.progress_bar.setAccessibleDescription(text)
-        self.detail_label.setText(progress.detail)
 
     def _show_error(self) -> None:
         error = self.store.error

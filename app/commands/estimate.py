@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device-map", default="auto", help="auto, balanced, balanced_low_0, sequential, or a device (with --gpus)"
     )
     add_packing_arguments(parser)
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run the Python files that come with the model (read them first)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -41,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from engine.blueprint import read_blueprint
     from engine.memory import estimate
 
-    blueprint = read_blueprint(args.model)
+    blueprint = read_blueprint(args.model, args.trust_remote_code)
     double = packing_from(args)["double_quantisation"]
     found = estimate(blueprint, precision, context, lanes, double_quantisation=double)
     plan = None

@@ -181,9 +181,9 @@ def test_progress_shows_stage_bytes_and_tensor_and_can_be_cancelled(qtbot, store
     panel.show()
     store.take(ev.LoadProgress("weights", 3 * 2**32, 4 * 2**32, 400.0, "model.layers.3.mlp"))
     store.frame.emit()
-    assert panel.progress_bar.value() == 750
-    assert "12.9 GB of 17.2 GB" in panel.progress_label.text()
-    assert panel.detail_label.text() == "model.layers.3.mlp"
+    assert panel.progress.bar.value() == 750
+    assert "12.9 GB of 17.2 GB" in panel.progress.label.text()
+    assert panel.progress.detail.text() == "model.layers.3.mlp"
     assert not panel.load_button.isVisible()
     with qtbot.waitSignal(panel.cancel_requested):
         qtbot.mouseClick(panel.cancel_button, Qt.MouseButton.LeftButton)
