@@ -117,6 +117,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         for box in BOXES:
             window.show_box(box)
             camera.shoot(f"06-box-{box}")
+        inside_pages(window, camera)
         window.show_box("sample")
         window.replays.save_to(folder / "tour.jsonl")
         camera.files.append("tour.jsonl")
@@ -132,6 +133,33 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
     finally:
         window.close()
     return camera.files
+
+
+def inside_pages(window: MainWindow, camera: Camera) -> None:
+    """The second sides of the boxes of loading: the config as written, a found layer, a tensor's numbers."""
+    from widgets.boxes.blueprint_page import BlueprintPage
+    from widgets.boxes.skeleton_page import SkeletonPage
+    from widgets.boxes.weights_page import WeightsPage
+
+    window.show_box("blueprint")
+    blueprint = window.box_view.page("blueprint")
+    assert isinstance(blueprint, BlueprintPage)
+    blueprint.tabs.setCurrentIndex(1)
+    camera.shoot("06-box-blueprint-config")
+    window.show_box("skeleton")
+    skeleton = window.box_view.page("skeleton")
+    assert isinstance(skeleton, SkeletonPage)
+    skeleton.search.setText("layers.17.self_attn")
+    skeleton.unfold.setChecked(True)
+    camera.shoot("06-box-skeleton-search")
+    window.show_box("weights")
+    weights = window.box_view.page("weights")
+    assert isinstance(weights, WeightsPage)
+    weights.tabs.setCurrentIndex(1)
+    weights.table.selectRow(0)
+    weights.ask_numbers()
+    wait(weights.histogram.isVisible, window)
+    camera.shoot("06-box-weights-numbers")
 
 
 class Camera:
