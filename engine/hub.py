@@ -47,6 +47,7 @@ RETRY_AFTER_S = (1.0, 2.0, 4.0, 8.0)  # a connection that broke is tried again; 
 TELL_EVERY_S, TICK_S = 0.1, 0.5
 SPEED_OVER_S = 4.0
 PIECE = 4 * 1024 * 1024
+LARGEST_ANSWER = 40_000_000_000  # the networks behind hubs send no more than 50 GB in one answer
 SPARE_BYTES = 50_000_000  # left on the disk
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2}  # others have one
 RESULTS = 50
@@ -237,8 +238,8 @@ async def _fetch(
     while incoming.have < file.size or not incoming.part.exists():
         before = incoming.have
         try:
-            await _stream(client, plan, incoming, meter)
-            if incoming.have < file.size:
+            until = await _stream(client, plan, incoming, meter)
+            if incoming.have < until:
                 raise httpx2.RemoteProtocolError("it ended early")
         except passing as error:
             log.warning("%s of %s broke off at %s: %s", file.name, plan.hub_id, incoming.have, error)
@@ -258,19 +259,21 @@ async def _fetch(
     os.replace(incoming.part, plan.blob(file))
 
 
-async def _stream(client: httpx2.AsyncClient, plan: DownloadPlan, incoming: _Incoming, meter: _Meter) -> None:
-    """Appends what the hub sends from the first missing byte on."""
+async def _stream(client: httpx2.AsyncClient, plan: DownloadPlan, incoming: _Incoming, meter: _Meter) -> int:
+    """Appends what the hub sends from the first missing byte on; returns how many should be here then."""
     from urllib.parse import quote
 
     file = incoming.file
     url = f"{endpoint()}/{plan.hub_id}/resolve/{plan.revision}/{quote(file.name)}"
     headers = {"accept-encoding": "identity"}  # the real size, and bytes that can be counted
-    if incoming.have:
-        headers["range"] = f"bytes={incoming.have}-"
+    until = min(file.size, incoming.have + LARGEST_ANSWER)
+    if incoming.have or until < file.size:
+        headers["range"] = f"bytes={incoming.have}-{until - 1}"
     async with client.stream("GET", url, headers=headers) as response:
         raise_for(response, plan.hub_id, file.name)
-        if incoming.have and response.status_code != 206:  # it does not know ranges
+        if "range" in headers and response.status_code != 206:  # it does not know ranges
             incoming.restart()
+            until = file.size
         _refuse_other_size(response, file, incoming.have)
         plan.blob(file).parent.mkdir(parents=True, exist_ok=True)
         with incoming.part.open("ab" if incoming.have else "wb") as out:
@@ -281,6 +284,7 @@ async def _stream(client: httpx2.AsyncClient, plan: DownloadPlan, incoming: _Inc
                 incoming.digest.update(piece)
                 incoming.have += len(piece)
                 meter.arrived(file, incoming.have)
+    return until
 
 
 def _digest(file: RemoteFile) -> Any:

@@ -316,7 +316,7 @@ class HubPage(QWidget):
         self.takes.setVisible(chosen is not None)
         going = chosen is not None and self._key(chosen) in self.downloads.going()
         whole = chosen is not None and chosen.here_bytes >= chosen.total_bytes
-        self.download_button.setEnabled(chosen is not None and not going)
+        self.download_button.setEnabled(chosen is not None and not going and not whole)
         self.download_button.setText(self.tr("Downloading…") if going else self.tr("Download"))
         if chosen is None:
             return
@@ -325,7 +325,7 @@ class HubPage(QWidget):
         if chosen.weights == "safetensors":
             text += " · safetensors"
         if whole:
-            text += " · " + self.tr("all of it is here already")
+            text += " · " + self.tr("all of it is here already, under “on this computer”")
         elif chosen.here_bytes:
             text += " · " + self.tr("{size} of it are here already").format(size=bytes_text(chosen.here_bytes))
         if chosen.weights == "pickle":

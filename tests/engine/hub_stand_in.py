@@ -171,10 +171,11 @@ class Handler(BaseHTTPRequestHandler):
     def file(self, name: str, file: str, headers: dict[str, str]) -> None:
         hub = self.hub
         data = hub.sent_instead.get(file, hub.repositories[name].files[file])
-        begin, status = 0, 200
-        if hub.ranges and (match := re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))):
+        begin, status, size = 0, 200, len(data)
+        if hub.ranges and (match := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))):
             begin, status = int(match[1]), 206
-            headers = headers | {"content-range": f"bytes {begin}-{len(data) - 1}/{len(data)}"}
+            data = data[: int(match[2] or size) + 1]
+            headers = headers | {"content-range": f"bytes {begin}-{len(data) - 1}/{size}"}
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)

@@ -194,6 +194,7 @@ def test_progress_counts_every_byte_once_and_names_speed_and_rest(hub):
     done = [progress.done_bytes for progress in said]
     assert done == sorted(done)
     assert said[0].state == "listing"
+    assert {progress.state for progress in said[1:]} == {"downloading"}
     assert done[-1] == said[-1].total_bytes == sum(len(FILES[name]) for name in FILES) - len(LARGE) - 10
     assert {progress.hub_id for progress in said} == {"org/small"}
 
@@ -212,7 +213,9 @@ def test_a_cancel_breaks_off_a_silent_server_and_the_next_start_goes_on_from_the
     before = len(hub.asked)
     assert download() == "org/small"
     later = hub.asked[before:]
-    assert {asked.range for asked in later} == {f"bytes={here}-"}  # at the hub and where it sends to; no other file
+    assert {asked.range for asked in later} == {
+        f"bytes={here}-{len(LARGE) - 1}"
+    }  # at the hub and where it sends to; no other file
     assert (resolve("org/small").folder / "model.safetensors").read_bytes() == LARGE
     assert unfinished() == []
 
@@ -222,7 +225,7 @@ def test_a_connection_that_is_cut_is_taken_up_where_it_broke(hub):
     said = []
     download(emit=said.append)
     assert "retrying" in [progress.state for progress in said]
-    assert hub.ranges_asked("//model.safetensors") == ["", "bytes=300000-"]
+    assert hub.ranges_asked("//model.safetensors") == ["", f"bytes=300000-{len(LARGE) - 1}"]
     assert (resolve("org/small").folder / "model.safetensors").read_bytes() == LARGE
 
 
@@ -230,6 +233,16 @@ def test_a_server_without_ranges_sends_it_all_again(hub):
     hub.cut_at["model.safetensors"] = 300_000
     hub.ranges = False
     download()
+    assert (resolve("org/small").folder / "model.safetensors").read_bytes() == LARGE
+
+
+def test_a_very_large_file_is_asked_for_in_pieces(hub, monkeypatch):
+    monkeypatch.setattr(engine_hub, "LARGEST_ANSWER", 400_000)
+    said = []
+    download(emit=said.append)
+    asked = hub.ranges_asked("//model.safetensors")
+    assert asked == ["bytes=0-399999", "bytes=400000-799999", f"bytes=800000-{len(LARGE) - 1}"]
+    assert "retrying" not in [progress.state for progress in said]
     assert (resolve("org/small").folder / "model.safetensors").read_bytes() == LARGE
 
 

@@ -272,6 +272,14 @@ def test_download_asks_for_the_set_that_is_chosen(browser, hub):
     assert hub.download_button.isEnabled()
 
 
+def test_what_is_here_already_is_not_downloaded_again(browser, hub):
+    hub.table.choose("org/River-1B")
+    whole = ev.FileSet("safetensors", "safetensors", ("config.json",), 100, 100)
+    browser.show_offer("org/River-1B", ev.HubOffer("org/River-1B", "c" * 40, (whole,)))
+    assert "all of it is here already" in hub.takes.text()
+    assert not hub.download_button.isEnabled()
+
+
 def test_an_offer_of_another_model_is_not_shown(browser, hub):
     hub.table.choose("org/Gated-8B")
     browser.show_offer("org/River-1B", OFFER)
