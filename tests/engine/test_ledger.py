@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,7 @@ from engine.settings import PRECISIONS, LoadPlan
 from engine.sizes import ELEMENT_BYTES, NOT_WEIGHTS
 from tests.tiny_models import tiny_folder
 
+ROOT = Path(__file__).parents[2]
 MAMBA = "mamba, states alone"
 TIED = {"tie_word_embeddings": True}
 FAMILIES = {
@@ -99,6 +104,20 @@ def test_the_cache_is_as_predicted_to_the_byte(case, precision, folders):
     session.close()
 
 
+def test_weights_that_the_files_hold_twice_count_twice_though_the_config_says_once(tmp_path):
+    """The flag says tied, the files hold two tensors that differ: both are loaded (MEM-9, LOD-25)."""
+    folder = tiny_folder(tmp_path, "llama", tie_word_embeddings=False)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    session = loaded(str(folder), "float32")
+    parts = {part.name: part for part in session.facts.ledger}
+    assert parts["embedding"].predicted_bytes == parts["embedding"].measured_bytes == 300 * 64 * 4
+    assert parts["lm_head"].predicted_bytes is None  # from the config alone it is one
+    assert parts["lm_head"].measured_bytes == 300 * 64 * 4
+    assert session.facts.weights_bytes == sum(part.measured_bytes or 0 for part in parts.values())
+    session.close()
+
+
 # ---------------------------------------------------------------- the process's total
 
 
@@ -150,3 +169,55 @@ def test_a_gpus_parts_add_up_to_the_drivers_figure(default_session):
     ]
     assert facts.process_ledger(None, 200)[0].measured_bytes == 0  # the weights and the cache are the GPU's
     assert sum(part.measured_bytes or 0 for part in facts.process_ledger(None, 200)) == facts.memory_after_bytes
+
+
+PREFILL = """
+import sys
+import psutil, torch
+import transformers.models.auto.modeling_auto
+from app.commands.bench_peak import _peak
+from engine.control import Control
+from engine.forward import forward_of
+from engine.loading import load
+from engine.settings import LoadPlan
+
+session = load(LoadPlan(sys.argv[1], "float32", device_map="cpu"), lambda event: None, Control())
+forward = forward_of(session, 8000)
+forward.read([1, 2, 3])  # what libraries set up at their first call is no part of it
+forward = forward_of(session, 8000)
+before = _peak()
+for start in range(0, 8000, 500):
+    forward.read(list(range(start, start + 500)))
+sizes = session.facts.sizes
+cache = sizes.kv_bytes("float32", 8000)
+print(_peak() - before, cache, sizes.working_bytes("float32", 8000) + sizes.logits_bytes("float32"))
+"""
+
+
+def test_reading_eight_thousand_tokens_stays_within_the_prediction(tmp_path):
+    """A row of logits for each of them would take 1.6 GB (MEM-21). In a process of its own, whose peak is its own."""
+    folder = tiny_folder(tmp_path, "llama", vocab_size=49152, max_position_embeddings=8192, num_attention_heads=8)
+    done = subprocess.run(
+        [sys.executable, "-c", PREFILL, str(folder)], capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    grown, cache, working = map(int, done.stdout.split()[-3:])
+    assert cache == 8000 * 4 * 2 * 2 * 8 * 4  # tokens, layers, keys and values, KV heads, their width, bytes
+    assert grown < (cache + working) * 1.1 + 20_000_000  # what the C library keeps for itself
+    assert grown < 8000 * 49152 * 4 / 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is measured on Linux")
+def test_ten_loads_leave_the_process_as_the_second_left_it(tmp_path):
+    """MEM-7, with weights that are large against the noise of a process."""
+    sizes = {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8}
+    folder = tiny_folder(tmp_path, "llama", **sizes)
+    left, weights_bytes = [], 0
+    for _ in range(10):
+        session = loaded(str(folder), "float32")
+        weights_bytes = session.facts.weights_bytes
+        GeneralForward(session).read([1, 2, 3])
+        session.close()
+        left.append(read_memory().process_bytes)
+    assert weights_bytes > 40_000_000
+    assert left[-1] - left[1] < 0.2 * weights_bytes

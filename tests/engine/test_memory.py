@@ -148,6 +148,14 @@ def test_llama_3_8b_four_figures_side_by_side_and_why_the_first_is_off(tmp_path)
     assert why in found.notes
 
 
+def test_gemma_3_4b_the_better_rough_figure_knows_no_windows(tmp_path):
+    config = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    config |= {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208}
+    config |= {"sliding_window": 1024, "max_position_embeddings": 131072, "dtype": "bfloat16"}
+    found = estimate(folder_of(tmp_path, config), None, 8192)
+    assert [round(figure / 1e9, 2) for figure in (found.better_rough_total_bytes, found.exact_bytes)] == [9.83, 8.05]
+
+
 def test_windows_are_a_reason_why_the_rough_formula_is_off(tmp_path):
     config = {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6}
     config |= {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "vocab_size": 64}
@@ -192,6 +200,15 @@ def test_the_default_model_in_every_precision(default_model_path):
     assert sizes["bfloat16"] == sizes["float16"] == 269_030_016
     assert sizes["int8"] == pytest.approx(163e6, rel=0.01)
     assert sizes["nf4"] == sizes["fp4"] == pytest.approx(110e6, rel=0.02)
+
+
+def test_the_default_model_untied_would_have_a_head_more(default_model_path, tmp_path):
+    config = json.loads((default_model_path / "config.json").read_text())
+    tied, untied = (
+        estimate(folder_of(tmp_path, config | {"tie_word_embeddings": flag}), "bfloat16") for flag in (True, False)
+    )
+    assert (tied.parameters, tied.weights_bytes) == (134_515_008, 269_030_016)
+    assert untied.parameters == 162_826_560
 
 
 def test_tied_weights_count_once_and_untied_twice(tmp_path):

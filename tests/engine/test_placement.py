@@ -155,3 +155,18 @@ def test_sizes_by_module_add_up(blueprint):
     sizes = module_sizes(blueprint, "nf4", "bfloat16")
     assert sizes["model"] + sizes["lm_head"] == sizes[""]
     assert sizes["model.layers.0"] + sizes["model.layers.1"] == sizes["model.layers"]
+
+
+def test_what_a_device_does_badly_is_said_before_loading(blueprint, no_gpu):
+    """LOD-12: nothing is refused on a processor, and what is slow there is told."""
+    told = {p: place(LoadPlan("m", device_map="cpu"), blueprint, p, "float16").notes for p in ("float16", "nf4")}
+    assert any("float16 is slow on a processor" in note for note in told["float16"])
+    assert any("nf4 saves memory on a processor" in note for note in told["nf4"])
+    assert place(LoadPlan("m", device_map="cpu"), blueprint, "bfloat16", "bfloat16").notes == ()
+
+
+@pytest.mark.parametrize(("major", "told"), [(7, True), (8, False)])
+def test_an_old_gpu_without_bfloat16_is_named(blueprint, two_gpus, monkeypatch, major, told):
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (major, 0))
+    notes = place(LoadPlan("m", device_map="cuda:1"), blueprint, "bfloat16", "bfloat16").notes
+    assert any("cuda:1 has no bfloat16 units" in note for note in notes) is told
