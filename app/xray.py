@@ -50,35 +50,39 @@ class Xrays(QObject):
 
     @Slot()
     def show(self) -> None:
+        self.opened()
+
+    def opened(self) -> tuple[QDialog, XrayView]:
         """Opens the dialog; the window behind it goes on."""
         if self.dialog is None or self.view is None:
-            self._build()
-        assert self.dialog is not None
+            self.dialog, self.view = self._build()
         self.refresh()
         self.dialog.show()
         self.dialog.raise_()
         self.dialog.activateWindow()
+        return self.dialog, self.view
 
     def close(self) -> None:
         """The window closes, and its dialog with it."""
         if self.dialog is not None:
             self.dialog.close()
 
-    def _build(self) -> None:
+    def _build(self) -> tuple[QDialog, XrayView]:
         window = self.window
-        self.dialog = QDialog(window, Qt.WindowType.Window)
-        self.dialog.setWindowTitle(self.tr("Precision x-ray"))
-        self.dialog.resize(min(1000, window.width()), min(740, window.height()))
-        self.view = XrayView({name: sample_text(name) for name in SAMPLES})
-        column = QVBoxLayout(self.dialog)
+        dialog = QDialog(window, Qt.WindowType.Window)
+        dialog.setWindowTitle(self.tr("Precision x-ray"))
+        dialog.resize(min(1000, window.width()), min(740, window.height()))
+        view = XrayView({name: sample_text(name) for name in SAMPLES})
+        column = QVBoxLayout(dialog)
         column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.view)
+        column.addWidget(view)
         preferences = window.preferences
         first, second = (*preferences.xray_precisions, "", "")[:2]
-        self.view.restore(first, second, preferences.xray_sample, preferences.xray_text)
-        self.view.run_requested.connect(self.ask)
-        self.view.cancel_requested.connect(window.engine.stop)
+        view.restore(first, second, preferences.xray_sample, preferences.xray_text)
+        view.run_requested.connect(self.ask)
+        view.cancel_requested.connect(window.engine.stop)
         window.store.frame.connect(self.refresh)
+        return dialog, view
 
     @Slot(object)
     def ask(self, wish: XrayWish) -> None:

@@ -280,6 +280,11 @@ class XrayView(QWidget):
 
     # ---------------------------------------------------------------- showing
 
+    @property
+    def found(self) -> Xray | None:
+        """What is shown."""
+        return self._found
+
     def set_model(self, name: str) -> None:
         """The loaded model, "" for none: then there is nothing to compare."""
         if name != self._model:

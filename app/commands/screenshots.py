@@ -128,6 +128,18 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         window.start_run()
         wait(lambda: not window.engine.busy, window)
         camera.shoot("07-chinese")
+        tell("Comparing float32 with bfloat16 …")
+        dialog, view = window.xrays.opened()
+        view.restore("float32", "bfloat16", "prose", "")
+        view.ask()
+        wait(lambda: not window.engine.busy, window)
+        if flips := (view.found.flips if view.found is not None else ()):
+            view.text.select(flips[0])
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            camera.shoot_widget(f"09-xray-{mode}", dialog)
+        theme.set_mode("light")
+        dialog.close()
         window.replays.open_file(folder / "tour.jsonl")
         camera.shoot("08-replay")
     finally:
