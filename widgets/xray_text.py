@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -22,7 +23,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from engine.events import Xray
 from widgets import theme
 from widgets.format import plain_tooltip
-from widgets.text_flow import Piece, TextFlow
+from widgets.text_flow import Piece, TextFlow, has_right_to_left
 from widgets.text_painter import shown_character
 from widgets.xray_figures import about_token, kl_shade, tr
 
@@ -38,23 +39,46 @@ def flow_of(found: Xray, font: QFont, width: float) -> TextFlow:
     return flow
 
 
+class Mark(NamedTuple):
+    """What stands behind a piece of text: half a character has no letters of its own, so the whole one shows it too."""
+
+    tokens: tuple[int, ...]  # the piece's token last, before it those that had no letters
+    kl_nats: float | None
+    flipped: bool
+
+
+def marks_of(found: Xray) -> dict[int, Mark]:
+    """The mark of each token that has letters, by its place."""
+    marks: dict[int, Mark] = {}
+    waiting: list[int] = []
+    for at, token in enumerate(found.tokens):
+        waiting.append(at)
+        if token.text:
+            those = [found.tokens[each] for each in waiting]
+            known = [each.kl_nats for each in those if each.kl_nats is not None]
+            marks[at] = Mark(tuple(waiting), max(known, default=None), any(each.flipped for each in those))
+            waiting = []
+    return marks
+
+
 def _word(found: Xray, flow: TextFlow, piece: Piece, before: Piece | None) -> QRectF:
     """A piece without the blank that begins its token: so words stand apart, and no blank hangs at a line's end."""
     text = found.tokens[piece.step].text
     blank = flow.metrics.horizontalAdvance(" ")
-    if not text.startswith(" ") or not text.strip() or (before is not None and before.step == piece.step):
+    begun = before is not None and before.step == piece.step
+    if begun or not text.startswith(" ") or not text.strip() or has_right_to_left(text):
         return piece.rect
     return piece.rect.adjusted(min(blank, piece.rect.width()), 0.0, 0.0, 0.0)
 
 
 def paint_xray(painter: QPainter, found: Xray, flow: TextFlow, pieces: list[Piece], marked: int | None = None) -> None:
     """Shades, letters, underlines; the marked token in a frame."""
-    look = theme.current()
+    look, marks = theme.current(), marks_of(found)
     painter.setPen(Qt.PenStyle.NoPen)
     befores = [None, *pieces]
     words = [_word(found, flow, piece, before) for piece, before in zip(pieces, befores, strict=False)]
     for piece, word in zip(pieces, words, strict=True):
-        shade = kl_shade(look, found.tokens[piece.step].kl_nats)
+        shade = kl_shade(look, marks[piece.step].kl_nats)
         if shade is not None and word.width() > 0.5:
             painter.setBrush(shade)
             painter.drawRoundedRect(word.adjusted(-1.0, 4.0, 1.0, -4.0), 3.0, 3.0)
@@ -69,11 +93,11 @@ def paint_xray(painter: QPainter, found: Xray, flow: TextFlow, pieces: list[Piec
     for piece, word in zip(pieces, words, strict=True):
         if word.width() <= 0.5:
             continue
-        if found.tokens[piece.step].flipped:
+        if marks[piece.step].flipped:
             y = word.bottom() - 3.0
             painter.setPen(QPen(look.warning, 2.0))
             painter.drawLine(QPointF(word.left(), y), QPointF(word.right(), y))
-        if piece.step == marked:
+        if marked in marks[piece.step].tokens:
             painter.setPen(QPen(look.accent, 1.5))
             painter.drawRoundedRect(word.adjusted(-1.75, 3.25, 1.75, -3.25), 3.0, 3.0)
 
@@ -110,10 +134,11 @@ class XrayText(QWidget):
         self._tell()
 
     def place_of(self, at: int) -> QRectF:
-        """Where a token stands; empty where it has no letters of its own."""
-        if self._flow is None:
+        """Where a token stands; for half a character, where the whole one does. Empty where there is none."""
+        if self._flow is None or self._found is None:
             return QRectF()
-        return next((piece.rect for piece in self._flow.pieces(0, self._flow.lines) if piece.step == at), QRectF())
+        home = next((step for step, mark in marks_of(self._found).items() if at in mark.tokens), None)
+        return next((piece.rect for piece in self._flow.pieces(0, self._flow.lines) if piece.step == home), QRectF())
 
     def _tell(self) -> None:
         at = self.marked
@@ -172,7 +197,8 @@ class XrayText(QWidget):
             if at is None or self._found is None:
                 QToolTip.hideText()
             else:
-                QToolTip.showText(event.globalPos(), plain_tooltip(about_token(self._found, at)), self)
+                words = "\n\n".join(about_token(self._found, each) for each in marks_of(self._found)[at].tokens)
+                QToolTip.showText(event.globalPos(), plain_tooltip(words), self)
             return True
         return super().event(event)
 

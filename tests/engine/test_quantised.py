@@ -111,6 +111,24 @@ def test_a_packing_is_recognised_from_a_file_of_its_own(file, content, words, tm
     assert found.source == f"{file}.json"
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        ("quantize_config", {"bits": 4, "group_size": 128}, {"quant_method": "gptq", "bits": 4, "group_size": 128}),
+        (
+            "quant_config",
+            {"zero_point": True, "q_group_size": 64, "w_bit": 4},
+            {"quant_method": "awq", "zero_point": True, "group_size": 64, "bits": 4},
+        ),
+    ],
+)
+def test_what_only_a_file_beside_it_says_reaches_the_config(file, content, expected, tmp_path):
+    """transformers looks into config.json alone, and would fill the packed layers with random numbers."""
+    folder = tiny_config(tmp_path, None)
+    (folder / f"{file}.json").write_text(json.dumps(content))
+    assert read_blueprint(folder).config.quantization_config == expected
+
+
 def test_plain_files_and_files_that_say_nonsense_are_told_apart(tmp_path):
     assert read_quantisation(tmp_path, {}) is None
     assert read_quantisation(tmp_path, {"quantization_config": None}) is None

@@ -8,10 +8,11 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QLabel
 
 from engine.events import EngineError, XrayProgress
-from tests.widgets.xray_factory import FLIPPED, INT8, PIECES, side, xray
+from tests.widgets.xray_factory import FLIPPED, INT8, PIECES, side, token, xray
 from widgets import theme
 from widgets.xray_figures import about_token, as_markdown, as_tsv, explanation, kl_shade, kl_share, kl_text
 from widgets.xray_picture import WIDTH
+from widgets.xray_text import Mark, marks_of
 from widgets.xray_view import XrayView
 
 SAMPLES = {"prose": "The sea lay flat.", "code": "print(1)"}
@@ -163,11 +164,17 @@ def test_the_keys_go_from_token_to_token_and_from_change_to_change(view, qtbot):
     assert FLIPPED == (3, 5)
 
 
-def test_every_word_has_its_place_and_half_a_character_none(view):
+def test_every_word_has_its_place_and_half_a_character_that_of_the_whole_one(view):
     view.show_xray(xray())
-    for at, piece in enumerate(PIECES):
-        assert view.text.place_of(at).isValid() == bool(piece)
+    assert all(view.text.place_of(at).isValid() for at in range(len(PIECES)))
+    assert view.text.place_of(6) == view.text.place_of(7)
     assert view.text.place_of(5).top() > view.text.place_of(3).top()  # a line break lies between
+
+
+def test_what_befell_half_a_character_is_shown_on_the_whole_one():
+    tokens = (token(0, "a", None), token(1, "", 0.3, True), token(2, "水", 0.001), token(3, "b", 0.002))
+    marks = marks_of(xray(tokens=tokens))
+    assert marks == {0: Mark((0,), None, False), 2: Mark((1, 2), 0.3, True), 3: Mark((3,), 0.002, False)}
 
 
 def test_the_first_token_is_said_to_have_nothing_before_it():
