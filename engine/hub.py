@@ -15,9 +15,6 @@ import hashlib
 import logging
 import os
 import shutil
-import time
-from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.catalog import HUB_ID, hub_cache
@@ -25,11 +22,11 @@ from engine.control import Control
 from engine.errors import Cancelled, FileRefused, RemoteFailed
 from engine.events import DownloadProgress, FileSet, HubModel, HubOffer
 from engine.hub_files import choices_in
+from engine.hub_meter import Emit, Meter
 from engine.hub_requests import Busy, endpoint, get_json, has_token, no_hub, raise_for, run
 from engine.hub_store import (
     DownloadPlan,
     RemoteFile,
-    file_bytes_here,
     finish,
     is_commit,
     is_whole,
@@ -41,11 +38,8 @@ if TYPE_CHECKING:
     import httpx2
 
 log = logging.getLogger(__name__)
-Emit = Callable[[DownloadProgress], None]
 
 RETRY_AFTER_S = (1.0, 2.0, 4.0, 8.0)  # a connection that broke is tried again; counted anew whenever bytes arrive
-TELL_EVERY_S, TICK_S = 0.1, 0.5
-SPEED_OVER_S = 4.0
 PIECE = 4 * 1024 * 1024
 LARGEST_ANSWER = 40_000_000_000  # the networks behind hubs send no more than 50 GB in one answer
 SPARE_BYTES = 50_000_000  # left on the disk
@@ -165,7 +159,7 @@ def download(hub_id: str, name: str, emit: Emit, control: Control) -> str:
     with _disk_errors(plan):
         remember(plan)
         _refuse_small_disk(plan)
-    meter = _Meter(plan, emit)
+    meter = Meter(plan, emit)
 
     async def fetch_all(client: httpx2.AsyncClient) -> None:
         ticking = asyncio.ensure_future(meter.tick())
@@ -207,7 +201,7 @@ class _Incoming:
     def restart(self) -> None:
         self.have, self.digest = 0, _digest(self.file)
 
-    def take_up(self, meter: _Meter, control: Control) -> None:
+    def take_up(self, meter: Meter, control: Control) -> None:
         """Goes on from the bytes that are on the disk, which must be read once for the checksum."""
         size = self.part.stat().st_size if self.part.exists() else 0
         if size == self.have:
@@ -226,7 +220,7 @@ class _Incoming:
 
 
 async def _fetch(
-    client: httpx2.AsyncClient, plan: DownloadPlan, file: RemoteFile, meter: _Meter, control: Control
+    client: httpx2.AsyncClient, plan: DownloadPlan, file: RemoteFile, meter: Meter, control: Control
 ) -> None:
     """One file, from where it stopped. A connection that breaks is taken up again."""
     import httpx2
@@ -259,7 +253,7 @@ async def _fetch(
     os.replace(incoming.part, plan.blob(file))
 
 
-async def _stream(client: httpx2.AsyncClient, plan: DownloadPlan, incoming: _Incoming, meter: _Meter) -> int:
+async def _stream(client: httpx2.AsyncClient, plan: DownloadPlan, incoming: _Incoming, meter: Meter) -> int:
     """Appends what the hub sends from the first missing byte on; returns how many should be here then."""
     from urllib.parse import quote
 
@@ -373,53 +367,3 @@ def _disk_errors(plan: DownloadPlan):
             folder=hub_cache(),
             reason=error.strerror or str(error),
         ) from None
-
-
-# ---------------------------------------------------------------- progress
-
-
-class _Meter:
-    """Counts what has arrived and says it, ten times a second at most."""
-
-    def __init__(self, plan: DownloadPlan, emit: Emit) -> None:
-        self._plan, self._emit = plan, emit
-        self._here = {file.name: file_bytes_here(plan, file) for file in plan.files}
-        self._seen: deque[tuple[float, int]] = deque()
-        self._told_s = 0.0
-        self._last = ("downloading", "")
-
-    async def tick(self) -> None:
-        """Says it also while nothing arrives: the last bytes before a silence, and a speed that falls to nothing."""
-        while True:
-            await asyncio.sleep(TICK_S)
-            if time.monotonic() - self._told_s >= TICK_S:
-                self.tell(*self._last)
-
-    def arrived(self, file: RemoteFile, have: int, state: str = "downloading") -> None:
-        self._last = (state, file.name)
-        if state == "checking":
-            self._seen.clear()  # these bytes came from the disk
-        else:
-            self._here[file.name] = have
-        if time.monotonic() - self._told_s >= TELL_EVERY_S:
-            self.tell(state, file.name)
-
-    def file_done(self, file: RemoteFile) -> None:
-        self._here[file.name] = file.size
-        self.tell("downloading", file.name)
-
-    def tell(self, state: str, file: str) -> None:
-        now, done = time.monotonic(), sum(self._here.values())
-        self._told_s, self._last = now, (state, file)
-        seen = self._seen
-        if seen and done < seen[-1][1]:  # begun again
-            seen.clear()
-        seen.append((now, done))
-        while len(seen) > 2 and now - seen[0][0] > SPEED_OVER_S:
-            seen.popleft()
-        span, came = now - seen[0][0], done - seen[0][1]
-        speed = came / span if state == "downloading" and span > 0.2 else None
-        left = (self._plan.total_bytes - done) / speed if speed else None
-        self._emit(
-            DownloadProgress(self._plan.hub_id, self._plan.name, state, done, self._plan.total_bytes, speed, left, file)
-        )

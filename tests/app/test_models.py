@@ -8,8 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from engine import hub as engine_hub
-from engine import hub_requests
+from engine import hub_meter, hub_requests
 from engine.hub_store import unfinished
 from tests.engine.hub_stand_in import Repository, running_hub
 from tests.tiny_models import tiny_folder
@@ -30,8 +29,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("engine.default_model.default_model_path", lambda: tmp_path / "none")
     monkeypatch.setattr(hub_requests, "_token", lambda: "")
-    monkeypatch.setattr(engine_hub, "TELL_EVERY_S", 0.0)
-    monkeypatch.setattr(engine_hub, "TICK_S", 0.01)
+    monkeypatch.setattr(hub_meter, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(hub_meter, "TICK_S", 0.01)
     return tmp_path / "hub"
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine import hub as engine_hub
-from engine import hub_requests
+from engine import hub_meter, hub_requests
 from engine.catalog import find_models, resolve
 from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, FileRefused, RemoteFailed
@@ -43,7 +43,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("engine.default_model.default_model_path", lambda: tmp_path / "none")
     monkeypatch.setattr(engine_hub, "RETRY_AFTER_S", (0.0, 0.0))
-    monkeypatch.setattr(engine_hub, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(hub_meter, "TELL_EVERY_S", 0.0)
     monkeypatch.setattr(hub_requests, "_token", lambda: "")
     return tmp_path / "hub"
 
