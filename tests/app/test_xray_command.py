@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 
 import pytest
 
 from app.__main__ import main
+from app.commands import xray as command
+from engine.errors import Cancelled
 from tests.tiny_models import tiny_folder
 
 
@@ -91,3 +94,16 @@ def test_an_estimate_follows_double_quantisation(folder, capsys):
         assert main(["estimate", "--model", folder, "--precision", "nf4", "--json", *more]) == 0
         sizes.append(told(capsys)["parts"]["quantisation"])
     assert sizes[0] != sizes[1]
+
+
+def test_an_interrupt_cancels_it_and_is_told(monkeypatch, capsys):
+    def interrupted(question, emit, control):
+        signal.raise_signal(signal.SIGINT)
+        assert control.cancelled()
+        raise Cancelled
+
+    monkeypatch.setattr(command, "xray", interrupted)
+    assert main(["xray", "--model", "default", "--precisions", "float32,bfloat16"]) == 130
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert "Stopped" in found.err
