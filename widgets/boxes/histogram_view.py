@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Slot
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QSizePolicy,
+    QToolButton,
+    QToolTip,
+    QVBoxLayout,
+    QWidget,
+)
 
 from engine.events import BINS, Histogram
 from widgets import theme
@@ -21,6 +30,8 @@ HEIGHT = 110
 
 class HistogramView(QWidget):
     """The picture, how it is drawn, and the figures below it."""
+
+    other_wanted = Signal(object)  # 1: the next tensor, -1: the one before
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,7 +61,18 @@ class HistogramView(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 2, 0, 0)
         column.setSpacing(4)
-        column.addWidget(self.name)
+        head = QHBoxLayout()
+        head.setSpacing(2)
+        head.addWidget(self.name, 1)
+        for icon, text, step in (("chevron-up", self.tr("the tensor before"), self._before),
+                                 ("chevron-down", self.tr("the next tensor"), self._next)):  # fmt: skip
+            button = QToolButton()
+            theme.set_icon(button, icon)
+            button.setToolTip(text)
+            button.setAccessibleName(text)
+            button.clicked.connect(step)
+            head.addWidget(button)
+        column.addLayout(head)
         column.addLayout(row)
         column.addWidget(self.picture, 1)
         column.addWidget(self.figures)
@@ -85,6 +107,14 @@ class HistogramView(QWidget):
             (self.tr("NaN"), count_text(h.nans)),
             (self.tr("infinite"), count_text(h.infinities)),
         ]
+
+    @Slot()
+    def _before(self) -> None:
+        self.other_wanted.emit(-1)
+
+    @Slot()
+    def _next(self) -> None:
+        self.other_wanted.emit(1)
 
     @Slot()
     def _redraw(self) -> None:
@@ -140,6 +170,7 @@ class Picture(QWidget):
         self._log = False
         self._kind = BY_VALUE
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMaximumHeight(2 * HEIGHT)
         self.setAccessibleName(self.tr("Histogram of the numbers"))
         theme.changes.changed.connect(self.update)
 
@@ -160,7 +191,7 @@ class Picture(QWidget):
         return QSize(theme.base_px() * 16, HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(theme.base_px() * 12, HEIGHT * 2 // 3)
+        return QSize(theme.base_px() * 12, HEIGHT // 2)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look, width = theme.current(), float(self.width())

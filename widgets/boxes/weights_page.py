@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSizePolicy,
-    QSplitter,
     QTabWidget,
     QVBoxLayout,
     QWidget,
@@ -32,6 +31,7 @@ from widgets.run_store import RunStore
 from widgets.small import SmallText
 
 BAR = 4.0
+FILES, TENSORS, NUMBERS = range(3)  # tabs
 
 
 class WeightsPage(Page):
@@ -65,6 +65,7 @@ class WeightsPage(Page):
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(area, self.tr("files"))
         self.tabs.addTab(self._tensors(), self.tr("tensors"))
+        self.tabs.addTab(self._numbers(), self.tr("numbers"))
         self.column.addWidget(self.tabs)
 
     def _tensors(self) -> QWidget:
@@ -81,33 +82,39 @@ class WeightsPage(Page):
         self.marked.toggled.connect(self._search)
         self.table.opened.connect(self._ask)
         self.counted = SmallText()
-        self.numbers = QPushButton(self.tr("numbers of this tensor"))
+        self.numbers = QPushButton(self.tr("numbers"))
         self.numbers.setToolTip(self.tr("Least, greatest, mean, and a histogram of the chosen tensor (Enter)"))
         self.numbers.clicked.connect(self.ask_numbers)
-        self.histogram = HistogramView()
-        self.why_not = SmallText()
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.search, 1)
         row.addWidget(self.marked)
         row.addWidget(self.copy)
-        above = QWidget()
-        column = QVBoxLayout(above)
+        below = QHBoxLayout()
+        below.addWidget(self.counted, 1)
+        below.addWidget(self.numbers)
+        side = QWidget()
+        column = QVBoxLayout(side)
         column.setContentsMargins(0, 8, 0, 0)
         column.setSpacing(4)
         column.addLayout(row)
-        column.addWidget(self.counted)
         column.addWidget(self.table, 1)
-        column.addWidget(self.numbers, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(below)
+        return side
+
+    def _numbers(self) -> QWidget:
+        self.histogram = HistogramView()
+        self.histogram.other_wanted.connect(self._other)
+        self.why_not = SmallText(self.tr("Choose a tensor in the table, and press Enter."))
+        side = QWidget()
+        column = QVBoxLayout(side)
+        column.setContentsMargins(0, 8, 0, 0)
+        column.setSpacing(4)
         column.addWidget(self.why_not)
-        split = QSplitter(Qt.Orientation.Vertical)
-        split.setChildrenCollapsible(False)
-        split.addWidget(above)
-        split.addWidget(self.histogram)
-        split.setStretchFactor(0, 1)
+        column.addWidget(self.histogram, 1)
+        column.addStretch(0)
         self.histogram.hide()
-        self.why_not.hide()
-        return split
+        return side
 
     # ---------------------------------------------------------------- showing
 
@@ -146,7 +153,7 @@ class WeightsPage(Page):
         assert inside.loading is not None
         self.subject_bar.show_subject(subject, inside.loading.name, inside.loading.path)
         self.say("")
-        self.tabs.setTabEnabled(1, False)
+        self._enable_tensors(False)
         shards = sorted(inside.shards.values(), key=lambda shard: shard.place)
         text = self.tr("The files are opened…")
         if progress is not None and progress.total_bytes:
@@ -159,16 +166,20 @@ class WeightsPage(Page):
 
     def _show(self, table: WeightsTable) -> None:
         self._shown, self._question = table, None
-        self.tabs.setTabEnabled(1, True)
+        self._enable_tensors(True)
         self.kind.setText(self._about(table))
         self.shards.set_shards(table.shards, live=False)
         self.notes.setText("\n".join(table.notes))
         self.notes.setVisible(bool(table.notes))
         self.table.tensors.set_rows(table.tensors)
         self._search()
-        self.tabs.setTabText(1, self.tr("{count} tensors").format(count=count_text(len(table.tensors))))
+        self.tabs.setTabText(TENSORS, self.tr("{count} tensors").format(count=count_text(len(table.tensors))))
         self.histogram.hide()
-        self.why_not.hide()
+        self._say_why(self.tr("Choose a tensor in the table, and press Enter."))
+
+    def _enable_tensors(self, on: bool) -> None:
+        for at in (TENSORS, NUMBERS):
+            self.tabs.setTabEnabled(at, on)
 
     def _about(self, table: WeightsTable) -> str:
         """What kind of files these are and why it matters; how fast they were read."""
@@ -210,19 +221,31 @@ class WeightsPage(Page):
 
     @Slot()
     def ask_numbers(self) -> None:
-        """Asks for the numbers of the chosen tensor."""
+        """Asks for the numbers of the chosen tensor, else of the first."""
+        if self.table.current_row() is None:
+            self.table.selectRow(0)
         if (row := self.table.current_row()) is not None:
             self._ask(row)
-        else:
-            self._say_why(self.tr("Choose a tensor in the table first."))
+
+    @Slot(object)
+    def _other(self, step: int) -> None:
+        """The next or the previous tensor of the table."""
+        at = self.table.currentIndex().row() + step
+        if 0 <= at < len(self.table.tensors.rows):
+            self.table.selectRow(at)
+            self.ask_numbers()
 
     @Slot(object)
     def _ask(self, row: TensorRow) -> None:
         assert self._shown is not None
-        name = row.note if row.mark == "tied" and not row.file else row.name
+        self.tabs.setCurrentIndex(NUMBERS)
         if row.mark == "missing":
-            self._say_why(self.tr("No file holds this tensor, so it has no numbers."))
+            self._question = None
+            self.histogram.hide()
+            text = self.tr("{name}: no file holds this tensor, so it has no numbers.")
+            self._say_why(text.format(name=row.name))
             return
+        name = row.note if row.mark == "tied" and not row.file else row.name
         self._question = HistogramQuestion(self._shown.path, name)
         self._show_numbers()
 

@@ -318,7 +318,6 @@ def test_enter_on_a_tensor_asks_for_its_numbers_and_shows_them(view, store, aske
     load(store)
     shown = page(view, "weights")
     shown.tabs.setCurrentIndex(1)
-    shown.ask_numbers()
     assert "Choose a tensor" in shown.why_not.text()
     shown.table.selectRow(0)
     QTest.keyClick(shown.table, Qt.Key.Key_Return)
@@ -338,6 +337,8 @@ def test_enter_on_a_tensor_asks_for_its_numbers_and_shows_them(view, store, aske
     shown.histogram.bins.setCurrentIndex(1)
     shown.histogram.log_heights.setChecked(True)
     assert not shown.grab().isNull()
+    shown.histogram.other_wanted.emit(1)
+    assert asked[1] == ev.HistogramQuestion(made.PATH, "model.layers.1.self_attn.q_proj.weight")
 
 
 def test_a_tied_tensor_asks_for_the_one_it_is_and_a_missing_one_has_no_numbers(view, store, asked):
