@@ -487,6 +487,8 @@ class MainWindow(QMainWindow):
                 with contextlib.suppress(ValueError):
                     restore(QByteArray(base64.b64decode(stored)))
         self.model_panel.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
+        self.model_panel.ledger.set_wish(p.ledger_context, p.ledger_lanes)
+        self.store.described_machine = (p.planned_gpus, p.planned_cpu_gb)
         self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
         with contextlib.suppress(SettingsRefused, TypeError):
             self.sampling_panel.restore(
@@ -506,6 +508,8 @@ class MainWindow(QMainWindow):
         p.stop = list(self.sampling_panel.stop_strings())
         p.seconds_per_token = self.sampling_panel.pace()
         p.text_size = self.text_view.size_step()
+        p.ledger_context, p.ledger_lanes = self.model_panel.ledger.kept_wish()
+        p.planned_gpus, p.planned_cpu_gb = self.store.described_machine
         self.models.remember()
         write_preferences(p)
 

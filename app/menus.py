@@ -26,6 +26,7 @@ def build_menus(window: MainWindow) -> None:
     _action(file, tr("Open a replay…"), "Ctrl+O", window.replays.open)
     window.recent_menu = file.addMenu(tr("Recent runs"))
     window.save_action = _action(file, tr("Save replay…"), "Ctrl+S", window.replays.save)
+    _action(file, tr("What fits on other GPUs…"), "Ctrl+G", window.model_panel.open_planner)
     file.addSeparator()
     window.unload_action = _action(file, tr("Unload the model"), "Ctrl+Shift+L", window.engine.unload)
     _action(file, tr("Quit"), "Ctrl+Q", window.close).setMenuRole(QAction.MenuRole.QuitRole)

@@ -39,6 +39,10 @@ class Preferences:
     device_map: str = "auto"
     model_folders: list[str] = field(default_factory=list)
     model_browser: dict[str, Any] = field(default_factory=dict)  # as ModelBrowser.state gives it
+    ledger_context: int = 0  # of the memory ledger; 0: the model's own
+    ledger_lanes: int = 1
+    planned_gpus: str = "2x24"  # the machine that the planner was told of
+    planned_cpu_gb: float = 64.0
     prompt: str = "Describe how a river shapes the land it crosses."
     system: str = ""
     raw: bool = False
@@ -64,6 +68,9 @@ LIMITS = {
     "seconds_per_token": (0, 60),
     "max_new_tokens": (1, 10_000_000),
     "text_size": (-20, 60),
+    "ledger_context": (0, 2**40),
+    "ledger_lanes": (1, 64),
+    "planned_cpu_gb": (0, 100_000),
     "int8_threshold": (0, 1000),
 }
 

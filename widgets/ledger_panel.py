@@ -118,6 +118,7 @@ class LedgerPanel(QWidget):
         self._libraries = 0
         self._measured: tuple[LedgerPart, ...] = ()
         self._weights_measured: int | None = None
+        self._kept_context = 0  # what a hand asked for, which another model keeps as far as it can; 0: nothing yet
         self.context = WishRow(
             self.tr("Context"), self.tr("Tokens that each lane may hold: prompt and text. It sizes the KV cache."),
             LONGEST, 8192,
@@ -152,7 +153,7 @@ class LedgerPanel(QWidget):
         for part in (*parts, self.figures, self.why):
             column.addWidget(part)
         self.precision_row.setVisible(precision_row)
-        self.context.changed.connect(self._moved)
+        self.context.changed.connect(self._context_moved)
         self.lanes.changed.connect(self._moved)
         self.precision.activated.connect(self._precision_chosen)
         self.refresh()
@@ -204,10 +205,16 @@ class LedgerPanel(QWidget):
         self.refresh()
 
     def set_wish(self, context: int, lanes: int) -> None:
-        """What is remembered; says nothing."""
-        self.context.set_value(context)
+        """What is remembered; says nothing. context 0: each model's own, at most 8,192."""
+        self._kept_context = context
+        if context:
+            self.context.set_value(context)
         self.lanes.set_value(lanes)
         self.refresh()
+
+    def kept_wish(self) -> tuple[int, int]:
+        """(context, lanes) to be remembered, as `set_wish` takes them."""
+        return self._kept_context, self.lanes.value()
 
     def _take(self, model: str, sizes: ModelSizes | None, precision: str, context: int) -> None:
         other = model != self._model or (sizes is None) != (self._sizes is None)
@@ -216,10 +223,16 @@ class LedgerPanel(QWidget):
         self._model, self._sizes = model, sizes
         if other:
             self.context.set_stops(context_stops(sizes.context_tokens if sizes else 0))
-            self.context.set_value(context)
+            most = (sizes.context_tokens if sizes else 0) or LONGEST
+            self.context.set_value(min(self._kept_context, most) or context)
         self.refresh()
 
     # ---------------------------------------------------------------- by hand
+
+    @Slot(object)
+    def _context_moved(self, tokens: object) -> None:
+        self._kept_context = int(tokens)  # type: ignore[call-overload]
+        self._moved()
 
     @Slot()
     def _moved(self) -> None:

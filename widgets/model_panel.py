@@ -194,7 +194,7 @@ class ModelPanel(Panel):
         self.ledger = LedgerPanel(precision_row=False)
         self.ledger.wished.connect(self._wished)
         self.planner_button = QPushButton(self.tr("What fits on other GPUs…"))
-        self.planner_button.setToolTip(self.tr("accelerate's plan for GPUs that need not be there"))
+        self.planner_button.setToolTip(self.tr("accelerate's plan for GPUs that need not be there (Ctrl+G)"))
         self.planner_button.clicked.connect(self.open_planner)
         self.fits = SmallText()
         self.stages = SmallText()
@@ -227,9 +227,7 @@ class ModelPanel(Panel):
         self.limits.commit()
         device = self.device.currentData()
         device_map = (self._pairs or (("", "cpu"),)) if device == BY_TABLE else device
-        return LoadPlan(
-            model, self.precision.currentData(), device_map, self.limits.pairs(), **self.packing.fields()
-        )
+        return LoadPlan(model, self.precision.currentData(), device_map, self.limits.pairs(), **self.packing.fields())
 
     def load(self) -> None:
         plan = self.plan()

@@ -46,8 +46,8 @@ CARDS = (
     ("H200", 143771),
 )
 COUNTS = (1, 2, 4, 8)
+FIRST_GPUS = "2x24"
 MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
-FIRST_GPUS, FIRST_CPU_GB = "2x24", 64.0
 
 
 class PlannerView(QWidget):
@@ -61,8 +61,9 @@ class PlannerView(QWidget):
         self._model = ""
         self._wish: PlanWish | None = None
         self._shown: object = None
-        self._gpus = gpus_named(FIRST_GPUS)
+        self._gpus: tuple[int, ...] = ()
         self._build()
+        self._take_machine()
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(ASK_AFTER_MS)
@@ -71,7 +72,7 @@ class PlannerView(QWidget):
         self._show_words()
 
     def _build(self) -> None:
-        self.gpus = QLineEdit(FIRST_GPUS)
+        self.gpus = QLineEdit()
         self.gpus.setAccessibleName(self.tr("GPUs"))
         self.gpus.setToolTip(self.tr("Count x memory in GB: 2x24, or 1x80, 2x24GiB. They need not be there."))
         self.problem = SmallText("", "warning")
@@ -84,7 +85,7 @@ class PlannerView(QWidget):
         self.card.addItem(self.tr("choose a card…"), 0)
         for name, mib in CARDS:
             self.card.addItem(f"{name} · {bytes_text(mib * 2**20)}", mib * 2**20)
-        self.cpu = NumberField(Range(0.0, 100_000.0, 0.0), FIRST_CPU_GB, step=8)
+        self.cpu = NumberField(Range(0.0, 100_000.0, 0.0), 0.0, step=8)
         self.cpu.setAccessibleName(self.tr("CPU memory in GB"))
         self.context = NumberField(Range(1, 2**40, 0, integer=True), 8192, step=1024)
         self.context.setAccessibleName(self.tr("Context"))
@@ -211,8 +212,21 @@ class PlannerView(QWidget):
             self._gpus_edited()
             self.card.setCurrentIndex(at)
 
+    def _take_machine(self) -> None:
+        """The machine as it was described last, in this planner or another."""
+        text, cpu = self.store.described_machine
+        try:
+            self._gpus = gpus_named(text)
+        except SettingsRefused:  # a remembered text that a hand broke
+            text = FIRST_GPUS
+            self._gpus = gpus_named(text)
+        self.gpus.setText(text)
+        self.cpu.set_value(cpu)
+
     @Slot()
     def _changed(self) -> None:
+        if not self.problem.text():
+            self.store.described_machine = (self.gpus.text(), float(self.cpu.value()))
         self._show_words()
         self._timer.start()
 
@@ -230,6 +244,8 @@ class PlannerView(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        if not self.problem.text():
+            self._take_machine()
         self._timer.start()
 
     # ---------------------------------------------------------------- what is shown

@@ -82,6 +82,7 @@ class RunStore(QObject):
         self.load_progress: ev.LoadProgress | None = None
         self.load_stages: dict[str, ev.LoadProgress] = {}
         self.inside = Inside()
+        self.described_machine = ("2x24", 64.0)  # GPUs and CPU memory in GB, as the planners' inputs stand
         self.readings: list[ev.MemoryReading] = []
         self.error: ev.EngineError | None = None
         self.activity = "idle"  # "idle", "loading", "prefill", "decode", "paused"

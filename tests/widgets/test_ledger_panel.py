@@ -141,8 +141,19 @@ def test_another_estimate_of_the_same_model_leaves_the_sliders_where_they_are(pa
     panel.set_wish(1000, 3)
     panel.show_estimate(estimate(CPU).at("nf4"))
     assert panel.wish() == ("nf4", 1000, 3)
-    panel.show_estimate(replace(estimate(CPU), model="another"))
-    assert panel.wish() == ("bfloat16", 8192, 3)
+
+
+def test_another_model_keeps_the_context_that_a_hand_chose_as_far_as_it_can(panel):
+    panel.show_estimate(estimate(CPU))
+    assert panel.kept_wish() == (0, 1)
+    panel.show_estimate(replace(estimate(CPU, context=4096), model="another"))
+    assert panel.wish() == ("bfloat16", 4096, 1)  # nothing was chosen: each model's own
+    panel.context.slider.setValue(panel.context.stops.index(65_536))
+    assert panel.kept_wish() == (65_536, 1)
+    panel.show_estimate(replace(estimate(CPU, sizes=replace(SIZES, context_tokens=2048)), model="a small one"))
+    assert panel.wish()[1] == 2048
+    panel.show_estimate(replace(estimate(CPU), model="a large one"))
+    assert panel.wish()[1] == 65_536
 
 
 def test_a_loaded_model_adds_up_to_the_process_with_the_rest_named(panel):

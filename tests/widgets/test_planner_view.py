@@ -118,6 +118,20 @@ def test_gpus_that_cannot_be_read_say_what_can_and_nothing_is_asked(qtbot, view)
     assert [size for _, size in view.wish().devices] == [80 * GB, 24 * GB, 24 * GB, 64 * GB]
 
 
+def test_another_planner_begins_with_the_machine_that_was_described_last(qtbot, view, store):
+    view.gpus.selectAll()
+    QTest.keyClicks(view.gpus, "8x80")
+    other = PlannerView(store)
+    qtbot.addWidget(other)
+    other.set_model("m", "Llama")
+    assert len(other.wish().devices) == 9
+    store.described_machine = ("what?", 3.0)  # a settings file that a hand broke
+    third = PlannerView(store)
+    qtbot.addWidget(third)
+    third.set_model("m", "Llama")
+    assert third.wish().devices == (("cuda:0", 24 * GB), ("cuda:1", 24 * GB), ("cpu", 3 * GB))
+
+
 def test_a_card_fills_in_what_its_driver_reports(view):
     view.set_model("m", "Llama")
     view.count.choose(8)

@@ -274,9 +274,8 @@ class PriceView(QWidget):
         if not row.place:
             name = self.tr("all on {device}").format(device=device_words(price.device))
         else:
-            name = self.tr("{count} layers on {place}").format(
-                count=count_text(row.layers), place=device_words(row.place)
-            )
+            words = self.tr("1 layer on {place}") if row.layers == 1 else self.tr("{count} layers on {place}")
+            name = words.format(count=count_text(row.layers), place=device_words(row.place))
         moved = bytes_text(row.moved_bytes) if row.moved_bytes else ""
         return name, moved, duration_text(row.step_ms)
 
