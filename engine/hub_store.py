@@ -200,7 +200,7 @@ def discard(plan: DownloadPlan) -> int:
     used = set()
     for pointer in (plan.folder / "snapshots").rglob("*"):
         if pointer.is_symlink():
-            used.add(pointer.resolve().name)
+            used.add(Path(os.readlink(pointer)).name)  # one link: a blob may itself be one, into the library's store
     wanted = {f.checksum for other in remembered() if other.name != plan.name for f in other.files}
     freed = 0
     for file in plan.files:

@@ -211,7 +211,32 @@ def test_links_as_the_hub_cache_makes_them_are_followed_and_broken_ones_named(tm
     (snapshot / "model.safetensors").symlink_to(blob)
     assert weight_files(snapshot).total_bytes == 8
     assert "agrees" in checksum_verdict(snapshot / "model.safetensors")
+    shared = tmp_path / ("e" * 64)  # huggingface_hub 2 keeps one file for several repositories, under another hash
+    blob.rename(shared)
+    blob.symlink_to(shared)
+    assert "agrees" in checksum_verdict(snapshot / "model.safetensors")
     blob.write_bytes(content[:-4] + bytes(4))
     assert "differs" in checksum_verdict(snapshot / "model.safetensors")
     blob.unlink()
     assert "not there" in refusal(snapshot).what
+
+
+@pytest.mark.parametrize(("damage", "verdict"), [(False, "agrees"), (True, "differs")])
+def test_a_file_of_the_hubs_cache_is_compared_with_the_checksum_in_its_name(damage, verdict, tmp_path):
+    """LOD-24: the name of a blob is its SHA-256; the folder that is loaded holds links to blobs."""
+    import hashlib
+
+    from engine.files import checksum_verdict
+
+    made = tmp_path / "made.safetensors"
+    tensor_file(made, a=torch.ones(4))
+    data = made.read_bytes()
+    blob = tmp_path / hashlib.sha256(data).hexdigest()
+    blob.write_bytes(data[:-4] + b"\0\0\0\0" if damage else data)
+    link = tmp_path / "model.safetensors"
+    try:
+        link.symlink_to(blob)
+    except OSError:
+        pytest.skip("this system makes no links")
+    assert verdict in checksum_verdict(link)
+    assert checksum_verdict(made) == ""  # elsewhere a name says nothing
