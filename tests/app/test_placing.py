@@ -146,11 +146,13 @@ def test_the_process_ledger_adds_up_to_a_reading(loaded, until):
     window.show_box("placement")
     page = window.box_view.page("placement")
     window.meter.read()
-    until(lambda: page.ledger.table.rows())
-    rows = {name: measured for name, _, measured in page.ledger.table.rows()}
-    parts = sum(size for name, size in rows.items() if size is not None and name != "this process")
-    assert parts == rows["this process"]
-    assert rows["this process"] in [reading.process_bytes for reading in window.store.readings]
+
+    def shown() -> dict:
+        return {name: measured for name, _, measured in page.ledger.table.rows()}
+
+    until(lambda: shown().get("this process") in [reading.process_bytes for reading in window.store.readings])
+    rows = shown()
+    assert sum(size or 0 for name, size in rows.items() if name != "this process") == rows["this process"]
 
 
 def test_context_lanes_and_the_described_machine_are_remembered(make_window, tmp_path, monkeypatch):
