@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,7 +242,7 @@ class _Enough(Control):
 
 
 def _decode_speed(session: Session, ids: list[int], stage: _Stage, control: Control) -> tuple[float, int]:
-    """(tokens per second, how many tokens) of our loop, going on greedily from the text's first tokens."""
+    """(tokens per second by the median step, how many tokens) of our loop, going on from the text's beginning."""
     from engine.loop import generate
 
     start = session.tokenizer.decode(ids[:PROMPT_TOKENS], skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -259,8 +261,9 @@ def _decode_speed(session: Session, ids: list[int], stage: _Stage, control: Cont
             raise RunFailed(event.sentence, event.fix)
     if control.cancelled():
         raise Cancelled
-    elapsed = stamps[-1] - stamps[0] if len(stamps) > 1 else 0.0
-    return ((len(stamps) - 1) / elapsed if elapsed > 0 else 0.0), len(stamps)
+    steps = [after - before for before, after in pairwise(stamps)]
+    usual = statistics.median(steps) if steps else 0.0  # other work on the machine delays single steps
+    return (1.0 / usual if usual > 0 else 0.0), len(stamps)
 
 
 def _multiplies_natively(session: Session) -> bool | None:

@@ -38,7 +38,7 @@ from widgets.xray_picture import paint_scale, save_picture
 from widgets.xray_text import XrayText
 
 OWN = "own"
-LEAST_SIDE, MOST_SIDE = 340, 420
+LEAST_SIDE, MOST_SIDE = 370, 440
 
 
 @dataclass(frozen=True, slots=True)
