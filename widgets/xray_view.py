@@ -340,7 +340,7 @@ class XrayView(QWidget):
         self._pointed(None)
 
     def _counted(self, found: Xray) -> str:
-        return self.tr("{tokens} tokens, {flips} with another first choice").format(
+        return self.tr("{flips} of {tokens} first choices differ").format(
             tokens=count_text(len(found.compared)), flips=count_text(len(found.flips))
         )
 
