@@ -128,6 +128,8 @@ def _load(
         refuse_wrong_tensors(blueprint, files)
     placement = place(plan, blueprint, precision, float_dtype)
     emit(outline(blueprint, precision, float_dtype))
+    if control.cancelled():
+        raise Cancelled
     if before_weights():
         placement = place(plan, blueprint, precision, float_dtype)
     if placement.disk_bytes:
