@@ -10,11 +10,13 @@ from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtWidgets import QDialog
 
 from app.trust import allowed
-from engine.events import EngineError, Outline, Unloaded
+from engine.events import Answered, EngineError, Outline, OutlineQuestion, Unloaded
 from engine.settings import LoadPlan
 from engine.trust import code_question
 from tests.engine.test_trust import CODE
 from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+
+# Models are made before a window loads: building one sets torch's default number type for the whole process a while.
 
 
 class Listener(QObject):
@@ -48,10 +50,10 @@ def truncated_file(folder):
 
 @pytest.mark.parametrize("fault", [broken_config, foreign_tokenizer, truncated_file])
 def test_what_is_found_before_weights_are_read_leaves_the_loaded_model(loaded, until, tmp_path, fault):
-    window = loaded()
-    session, facts = window.engine.worker.session, window.store.facts
     other = tiny_folder(tmp_path / "other")
     fault(other)
+    window = loaded()
+    session, facts = window.engine.worker.session, window.store.facts
     ear = Listener(window)
     window.load(LoadPlan(str(other)))
     until(lambda: ear.heard(EngineError) and not window.engine.busy)
@@ -75,11 +77,11 @@ def test_a_device_that_is_not_there_leaves_the_loaded_model(loaded, until, folde
 def test_what_is_found_only_in_the_numbers_comes_after_the_older_model_went(loaded, until, tmp_path):
     from safetensors.torch import load_file, save_file
 
-    window = loaded()
     other = tiny_folder(tmp_path / "zeros")
     tensors = load_file(other / "model.safetensors")
     tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(128, 64)
     save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    window = loaded()
     ear = Listener(window)
     window.load(LoadPlan(str(other)))
     until(lambda: ear.heard(EngineError) and not window.engine.busy)
@@ -93,8 +95,8 @@ def test_what_is_found_only_in_the_numbers_comes_after_the_older_model_went(load
 
 
 def test_another_model_takes_the_place_of_the_loaded_one(loaded, until, tmp_path):
-    window = loaded()
     other = tiny_folder(tmp_path / "模型", "gpt2")
+    window = loaded()
     window.load(LoadPlan(str(other)))
     until(lambda: window.store.facts is not None and window.store.facts.family == "gpt2" and not window.engine.busy)
     assert window.store.facts.model_path == str(other)
@@ -102,7 +104,119 @@ def test_another_model_takes_the_place_of_the_loaded_one(loaded, until, tmp_path
     assert window.store.inside.outlines[str(other)].family == "gpt2"
 
 
-# ---------------------------------------------------------------- the question
+def test_a_stop_before_weights_are_read_leaves_the_loaded_model(loaded, until, tmp_path, monkeypatch):
+    """LOD-11: the state is as before."""
+    import engine.loading
+
+    other = tiny_folder(tmp_path / "other")
+    window = loaded()
+    session = window.engine.worker.session
+    place = engine.loading.place
+
+    def stop_here(*arguments):
+        window.engine.stop()
+        return place(*arguments)
+
+    monkeypatch.setattr(engine.loading, "place", stop_here)
+    ear = Listener(window)
+    window.load(LoadPlan(str(other)))
+    until(lambda: not window.engine.busy)
+    assert not ear.heard(Unloaded)
+    assert not ear.heard(EngineError)
+    assert window.engine.worker.session is session
+    assert window.store.facts is session.facts
+    assert window.store.activity == "idle"
+
+
+def test_room_is_made_before_the_placement_counts(loaded, until, folder, monkeypatch):
+    """The planner must not take the older model's memory for occupied."""
+    import engine.loading
+
+    window = loaded()
+    place, seen = engine.loading.place, []
+
+    def noted(*arguments):
+        seen.append(window.engine.worker.session is not None)
+        return place(*arguments)
+
+    monkeypatch.setattr(engine.loading, "place", noted)
+    window.load(LoadPlan(str(folder), "bfloat16"))
+    until(lambda: len(seen) == 2 and window.store.facts is not None and not window.engine.busy)
+    assert seen == [True, False]
+
+
+# ---------------------------------------------------------------- views' questions
+
+
+def test_a_question_is_answered_in_the_engines_thread_and_reaches_the_page(loaded, until, folder):
+    window = loaded()
+    window.show_box("weights")
+    page = window.box_view.page("weights")
+    until(lambda: page.body.isVisible())
+    page.search.setText("embed_tokens")
+    page.table.selectRow(0)
+    page.ask_numbers()
+    until(lambda: page.histogram.isVisible())
+    figures = dict(page.histogram.rows())
+    weights = window.engine.worker.session.model.model.embed_tokens.weight
+    assert figures["zeros"] == str(int((weights == 0).sum()))
+    assert float(figures["max"]) == pytest.approx(weights.max().item(), rel=1e-3)
+
+
+def test_a_choice_is_shown_before_it_is_loaded(loaded, until, tmp_path):
+    other = tiny_folder(tmp_path / "模型 二", "mixtral")
+    window = loaded()
+    window.show_box("skeleton")
+    page = window.box_view.page("skeleton")
+    until(lambda: window.store.inside.chosen is not None)
+    window.model_panel.choose(str(other))
+    until(lambda: page.subject_bar.name.text() == "模型 二" and page.body.isVisible())
+    assert page.subject_bar.state.text() == "chosen, not loaded"
+    assert page.tree.topLevelItem(0).text(0) == "MixtralForCausalLM"
+    assert window.store.facts.family == "llama"
+
+
+def test_a_question_never_holds_up_a_load(make_window, until, folder, monkeypatch):
+    import threading
+
+    import engine.answers
+    from engine.errors import Cancelled
+
+    entered = threading.Event()
+
+    def slow(question, session, control):
+        entered.set()
+        while not control.cancelled():
+            threading.Event().wait(0.001)
+        raise Cancelled
+
+    monkeypatch.setattr(engine.answers, "answer", slow)
+    window = make_window()
+    ear = Listener(window)
+    window.engine.ask("a question")
+    window.engine.ask("another, which waits")
+    until(entered.is_set)
+    window.load(LoadPlan(str(folder)))
+    until(lambda: window.store.facts is not None and not window.engine.busy)
+    assert [(event.question, event.answer) for event in ear.heard(Answered)] == [
+        ("a question", None),
+        ("another, which waits", None),
+    ]
+
+
+def test_an_answer_that_fails_is_an_error_and_no_crash(make_window, until):
+    window = make_window()
+    ear = Listener(window)
+    window.engine.ask(OutlineQuestion("no/such-model"))
+    window.engine.ask("nobody knows this")
+    until(lambda: len(ear.heard(Answered)) == 2)
+    first, second = (event.answer for event in ear.heard(Answered))
+    assert "is not on this computer" in first.what
+    assert isinstance(second, EngineError)
+    assert window.store.error is None  # no banner, no failed load: the page says it
+
+
+# ---------------------------------------------------------------- what a person must allow
 
 
 @pytest.fixture

@@ -171,6 +171,15 @@ def test_the_blueprint_says_plain_words_first_and_the_term_in_the_tool_tip(view,
     assert "59.2%" in shown.shares.accessibleDescription()
 
 
+def test_the_number_types_of_files_config_and_load_stand_side_by_side(qapp):
+    """LOD-26."""
+    told = made.outline(dtype_files=("float16", "bfloat16"), dtype_config="float32", precision="bfloat16")
+    values = {row.name: row.value for row in rows(told)}
+    assert values["type in the files"] == "float16 and bfloat16"
+    assert values["type in the config"] == "float32"
+    assert values["type when loaded"] == "bfloat16"
+
+
 def test_the_raw_file_is_shown_as_written_and_copied(view, store):
     load(store)
     shown = page(view, "blueprint")
