@@ -147,6 +147,27 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
     return camera.files
 
 
+def placement_pages(window: MainWindow, camera: Camera) -> None:
+    """The other sides of the placement box: layers with the measured price of offload, a plan for other GPUs."""
+    from widgets.boxes.placement_page import PlacementPage
+    from widgets.planner_view import PlannerDialog
+
+    window.show_box("placement")
+    page = window.box_view.page("placement")
+    assert isinstance(page, PlacementPage)
+    page.tabs.setCurrentIndex(1)
+    wait(page.price.measure.isEnabled, window)
+    page.price.measure.click()
+    wait(lambda: bool(page.price.words.text()), window)
+    camera.shoot("06-box-placement-layers")
+    window.model_panel.open_planner()
+    dialog = window.findChild(PlannerDialog)
+    assert isinstance(dialog, PlannerDialog)
+    wait(lambda: bool(dialog.planner.picture.lines()), window)
+    camera.shoot_widget("06-planner", dialog)
+    dialog.close()
+
+
 def inside_pages(window: MainWindow, camera: Camera) -> None:
     """The second sides of the boxes of loading: the config as written, a found layer, a tensor's numbers."""
     from widgets.boxes.blueprint_page import BlueprintPage
@@ -164,6 +185,7 @@ def inside_pages(window: MainWindow, camera: Camera) -> None:
     skeleton.search.setText("layers.17.self_attn")
     skeleton.unfold.setChecked(True)
     camera.shoot("06-box-skeleton-search")
+    placement_pages(window, camera)
     window.show_box("weights")
     weights = window.box_view.page("weights")
     assert isinstance(weights, WeightsPage)
