@@ -354,6 +354,33 @@ def test_a_missing_expert_is_named_as_in_the_file(tmp_path):
     assert lost in refused(tmp_path)
 
 
+def test_a_model_that_could_see_loads_and_its_unused_part_is_in_the_ledger(tmp_path):
+    """LOD-28: layers and cache are the text half's; what looks at pictures is counted apart."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    text = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "intermediate_size": 64, "vocab_size": 300, "head_dim": 8, "model_type": "gemma3_text"}  # fmt: skip
+    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+              "image_size": 28, "patch_size": 14, "model_type": "siglip_vision_model"}  # fmt: skip
+    config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():  # a projection that begins as zeros would count as damaged
+            if parameter.ndim > 1:
+                parameter.normal_()
+    model.save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    session = loaded(tmp_path)
+    try:
+        unused = sum(p.numel() for name, p in model.named_parameters() if "vision" in name or "projector" in name)
+        part = next(part for part in session.facts.ledger if part.name == "not for text")
+        assert part.predicted_bytes == part.measured_bytes == unused * 4 > 0
+        assert session.facts.layers == 2
+        assert logits(session).isfinite().all()
+    finally:
+        session.close()
+
+
 def test_a_missing_or_foreign_tokenizer_is_found_at_load(folder):
     with_config(folder, vocab_size=250, bos_token_id=1, eos_token_id=2, pad_token_id=0)
     with_tensors(folder, lambda t: {k: v[:250].clone() if "embed" in k or "head" in k else v for k, v in t.items()})
@@ -394,7 +421,11 @@ def test_a_cancelled_load_leaves_no_tensor_and_the_next_load_is_the_same(origina
 
     def emit(event):
         read.append(event)
-        if isinstance(event, LoadProgress) and event.stage == "weights" and event.done_bytes >= share * event.total_bytes:
+        if (
+            isinstance(event, LoadProgress)
+            and event.stage == "weights"
+            and event.done_bytes >= share * event.total_bytes
+        ):
             control.cancel()
 
     gc.collect()
