@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import CannotLoad
 from engine.memory import packing_for, part_of, tensor_bytes, weights_by_part
-from engine.readings import read_memory
+from engine.readings import device_limits, read_memory
 from engine.sizes import ELEMENT_BYTES
 
 if TYPE_CHECKING:
@@ -100,6 +100,10 @@ def place(plan: LoadPlan, blueprint: Blueprint, precision: str, float_dtype: str
             )
         _check_offload_folder(plan.offload_folder)
     notes = []
+    if limits and (not isinstance(asked, str) or asked not in PLANNED):
+        notes.append(
+            "Memory limits are for a placement that is planned (auto, balanced, sequential): none was applied."
+        )
     if disk:
         notes.append(f"{disk:,} bytes of the weights lie on disk and are read again for every word: slow.")
     return Placement(device_map, devices, disk, (*notes, *_precision_notes(devices, precision, float_dtype)))
@@ -196,6 +200,8 @@ def _planned(
         limits = {"cpu": budget}
     elif here[0] == "mps" and not limits:
         return {"": "mps"}
+    if limits:  # the planner uses the devices that it is told of and no other, and a limit takes none away
+        limits = {limit.name: limit.free_bytes for limit in device_limits() if limit.name in here} | limits
     keyed = {_accelerate_key(device): size for device, size in limits.items()}
     return plan_for(blueprint, wish, keyed or None, precision, float_dtype)
 

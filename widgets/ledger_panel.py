@@ -181,10 +181,7 @@ class LedgerPanel(QWidget):
         self._device_map, self._libraries = "auto", facts.memory_before_bytes
         self._measured = facts.process_ledger(reading, kv_bytes)
         self._weights_measured = facts.weights_bytes
-        self._limits = ()
-        if reading is not None and facts.devices == ("cpu",):  # what the model holds already is free for it
-            held = facts.on_device("cpu") + (kv_bytes or 0)
-            self._limits = (DeviceLimit("cpu", reading.available_bytes + held, reading.total_bytes),)
+        self._limits = _limits_for(facts, reading, kv_bytes or 0) if reading is not None else ()
         known = facts.sizes is not None and facts.precision in [p.precision for p in facts.sizes.precisions]
         self._loaded_as = facts.precision
         context = min(facts.context_tokens or 8192, 8192)
@@ -419,6 +416,19 @@ class LedgerPanel(QWidget):
             label.setVisible(bool(label.text()))
         self.table.setVisible(bool(self.table.rows()))
         self.bar.setVisible(self._sizes is not None)
+
+
+def _limits_for(facts: SessionFacts, reading: MemoryReading, kv_bytes: int) -> tuple[DeviceLimit, ...]:
+    """What each device could give this model: what is free now, and what the model itself holds there already."""
+    main = next((device for device in facts.devices if device not in ("cpu", "disk")), "cpu")
+    limits = []
+    for index, gpu in enumerate(reading.gpus):
+        name = f"cuda:{index}"
+        used = gpu.reserved_bytes if gpu.driver_used_bytes is None else gpu.driver_used_bytes
+        held = facts.on_device(name) + (kv_bytes if name == main else 0)
+        limits.append(DeviceLimit(name, max(0, gpu.total_bytes - used) + held, gpu.total_bytes, gpu.name))
+    held = facts.on_device("cpu") + (kv_bytes if main == "cpu" else 0)
+    return (*limits, DeviceLimit("cpu", reading.available_bytes + held, reading.total_bytes))
 
 
 class FiguresView(QWidget):

@@ -10,6 +10,7 @@ from engine.blueprint import read_blueprint
 from engine.errors import CannotLoad
 from engine.placement import check_table, checked_device, module_sizes, place, plan_for
 from engine.settings import LoadPlan
+from engine.sizes import DeviceLimit
 
 PARTS = ["model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "lm_head"]
 
@@ -115,6 +116,25 @@ def test_a_memory_limit_sends_the_rest_to_disk_and_says_so(blueprint, no_gpu):
     placement = place(LoadPlan("m", max_memory_bytes=(("cpu", int(whole * 0.8)),)), blueprint, "float32", "float32")
     assert 0 < placement.disk_bytes < whole
     assert "disk" in placement.devices
+
+
+def test_a_limit_for_one_gpu_takes_neither_the_other_nor_the_processor_away(blueprint, two_gpus, monkeypatch):
+    whole = module_sizes(blueprint, "float32", "float32")[""]
+    free = [
+        DeviceLimit("cuda:0", whole * 9, whole * 9),
+        DeviceLimit("cuda:1", whole // 2, whole),
+        DeviceLimit("cpu", whole * 9, whole * 9),
+    ]
+    monkeypatch.setattr("engine.placement.device_limits", lambda: tuple(free))
+    plan = LoadPlan("m", device_map="sequential", max_memory_bytes=(("cuda:0", int(whole * 0.7)),))
+    placement = place(plan, blueprint, "float32", "float32")
+    assert set(placement.devices) >= {"cuda:0", "cuda:1"}
+    assert placement.disk_bytes == 0
+
+
+def test_a_limit_that_cannot_be_applied_says_so(blueprint, no_gpu):
+    plan = LoadPlan("m", device_map="cpu", max_memory_bytes=(("cpu", 10),))
+    assert any("none was applied" in note for note in place(plan, blueprint, "float32", "float32").notes)
 
 
 def test_all_on_disk_is_refused(blueprint, no_gpu):

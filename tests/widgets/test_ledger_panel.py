@@ -173,6 +173,18 @@ def test_a_loaded_model_adds_up_to_the_process_with_the_rest_named(panel):
     assert {name: measured for name, _, measured in panel.table.rows()}["not explained"] < 0
 
 
+def test_what_the_model_holds_already_is_free_for_it(panel):
+    places = (ev.PlacedPart("a", "cuda:0", 10_000_000_000), ev.PlacedPart("b", "cpu", 6_000_000_000))
+    loaded = facts(sizes=SIZES, places=places, devices=("cuda:0", "cpu"))
+    gpu = ev.GpuReading("card", 10_000_000_000, 11_000_000_000, 12_000_000_000, 24_000_000_000)
+    panel.show_loaded(
+        loaded, ev.MemoryReading(0.0, 9_000_000_000, 4_000_000_000, 16_000_000_000, (gpu,)), 1_000_000_000
+    )
+    told = panel.bar.accessibleDescription()
+    assert "GPU 0: 23.0 GB free" in told  # 24 less 12 that are in use, of which 11 are the model's own
+    assert "with CPU: 33.0 GB free" in told
+
+
 def test_a_recording_of_before_sizes_were_told_shows_what_it_has(panel):
     panel.show_loaded(facts())
     assert ("embedding", 56_623_104, 56_623_104) in panel.table.rows()
