@@ -238,7 +238,7 @@ class MainWindow(QMainWindow):
         self.build_plots()
         self.models.refresh()
         preferences = self.preferences
-        packing = self.model_panel.packing.fields()
+        packing = self.model_panel.options.packing.fields()
         self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map, **packing))
 
     @Slot(object)
@@ -486,7 +486,7 @@ class MainWindow(QMainWindow):
             if stored:
                 with contextlib.suppress(ValueError):
                     restore(QByteArray(base64.b64decode(stored)))
-        self.model_panel.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
+        self.model_panel.options.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
         self.model_panel.ledger.set_wish(p.ledger_context, p.ledger_lanes)
         self.store.described_machine = (p.planned_gpus, p.planned_cpu_gb)
         self.prompt_panel.restore(p.prompt, p.system or None, p.raw)

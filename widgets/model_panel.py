@@ -12,31 +12,28 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSizePolicy,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
 from engine.events import LOAD_STAGES, EngineError, Estimate, ModelChoice, SessionFacts
-from engine.settings import PRECISIONS, LoadPlan
+from engine.settings import LoadPlan
 from widgets import theme
 from widgets.banner import sentence_of, translated
 from widgets.choice import Choice
 from widgets.format import bytes_text, duration_text, plain_tooltip, short_count
 from widgets.ledger_panel import LedgerPanel
+from widgets.load_options import LoadOptions
 from widgets.load_progress import LoadProgressView
-from widgets.memory_limits import MemoryLimits
 from widgets.model_chip import ModelChip, device_words
-from widgets.packing_options import PackingOptions
 from widgets.panel import ElidedLabel, Panel
 from widgets.placement_dialog import PlacementDialog
 from widgets.planner_view import PlannerDialog
 from widgets.run_store import RunStore
-from widgets.small import SmallLabel, SmallText
+from widgets.small import SmallText
 
 __all__ = ["ModelChip", "ModelPanel"]
 
 ESTIMATE_AFTER_MS = 150
-BY_TABLE = "table"
 
 
 class ModelPanel(Panel):
@@ -59,7 +56,6 @@ class ModelPanel(Panel):
         self._estimate: Estimate | None = None
         self._estimate_problem = ""
         self._estimate_of = ""  # the model that the estimate is about, as LoadPlan takes it
-        self._pairs: tuple[tuple[str, str], ...] = ()
         self._shown: tuple = ()
         self._followed: SessionFacts | None = None  # the loaded model that the picker was set to
 
@@ -104,63 +100,13 @@ class ModelPanel(Panel):
         self.about = SmallText()
         self.body.addWidget(self.about)
 
-        self.precision = Choice(self.tr("Precision"))
-        self.precision.addItem(self.tr("as in the files"), None)
-        words = {
-            "float32": self.tr("float32 · 4 bytes"),
-            "bfloat16": self.tr("bfloat16 · 2 bytes"),
-            "float16": self.tr("float16 · 2 bytes"),
-            "int8": self.tr("int8 · 1 byte"),
-            "nf4": self.tr("nf4 · half a byte"),
-            "fp4": self.tr("fp4 · half a byte"),
-        }
-        self.precision.setToolTip(
-            self.tr(
-                "Bytes for each weight. bfloat16 has float32's range and fewer digits; float16 has more digits and a "
-                "narrow range. int8, nf4 and fp4 are packed by bitsandbytes: smaller, and a little less exact."
-            )
-        )
-        for name in PRECISIONS:
-            self.precision.addItem(words[name], name)
-        self.device = Choice(self.tr("Placement"))
-        for text, name in (
-            (self.tr("auto · fastest devices first"), "auto"),
-            (self.tr("one device: CPU"), "cpu"),
-            (self.tr("one device: first GPU"), "cuda:0"),
-            (self.tr("balanced over all GPUs"), "balanced"),
-            (self.tr("balanced, little on the first GPU"), "balanced_low_0"),
-            (self.tr("sequential · fill one after the other"), "sequential"),
-            (self.tr("a table by layer…"), BY_TABLE),
-        ):
-            self.device.addItem(text, name)
-        self.device.setToolTip(self.tr("The device map: which part of the model lies on which device."))
-        self.edit_table = QToolButton()
-        self.edit_table.setText(self.tr("edit"))
-        self.edit_table.hide()
-        self.limits = MemoryLimits()
-        self.packing = PackingOptions()
-        for label, field in ((self.tr("Precision"), self.precision), (self.tr("Placement"), self.device)):
-            name = SmallLabel(label)
-            name.setToolTip(field.toolTip())
-            name.setContentsMargins(0, 2, 0, 0)
-            row = QHBoxLayout()
-            row.addWidget(field, 1)
-            if field is self.device:
-                row.addWidget(self.edit_table)
-            column = QVBoxLayout()
-            column.setSpacing(2)
-            column.addWidget(name)
-            column.addLayout(row)
-            self.body.addLayout(column)
-        self.body.addWidget(self.limits)
-        self.body.addWidget(self.packing)
+        self.options = LoadOptions()
+        self.body.addWidget(self.options)
 
         self.picker.activated.connect(self._choice_changed)
-        self.precision.activated.connect(self._choice_changed)
-        self.device.activated.connect(self._device_chosen)
-        self.edit_table.clicked.connect(self.open_table)
-        self.limits.changed.connect(self._choice_changed)
-        self.packing.changed.connect(self._packing_changed)
+        self.options.changed.connect(self._choice_changed)
+        self.options.packing_changed.connect(self._packing_changed)
+        self.options.table_wanted.connect(self.open_table)
 
     def _build_acts(self) -> None:
         self.load_button = QPushButton(self.tr("Load"))
@@ -222,16 +168,11 @@ class ModelPanel(Panel):
     def plan(self) -> LoadPlan | None:
         """What is chosen, or None where there is no model to choose."""
         model = self._chosen_model()
-        if not model:
-            return None
-        self.limits.commit()
-        device = self.device.currentData()
-        device_map = (self._pairs or (("", "cpu"),)) if device == BY_TABLE else device
-        return LoadPlan(model, self.precision.currentData(), device_map, self.limits.pairs(), **self.packing.fields())
+        return self.options.plan(model) if model else None
 
     def load(self) -> None:
         plan = self.plan()
-        if self.limits.commit() and self.packing.commit() and plan is not None:
+        if self.options.commit() and plan is not None:
             self.load_requested.emit(plan)
 
     def open_folder(self) -> None:
@@ -253,26 +194,18 @@ class ModelPanel(Panel):
         sizes, precision = (shown.sizes, shown.precision) if shown is not None else (None, "")
         if shown is None and self.store.facts is not None:  # the loaded one
             sizes, precision = self.store.facts.sizes, self.store.facts.precision
-        dialog = PlacementDialog(self._pairs, self, sizes, precision, limits)
+        dialog = PlacementDialog(self.options.pairs, self, sizes, precision, limits)
         dialog.accepted.connect(self._table_edited)
         dialog.open()
 
     def _table_edited(self) -> None:
         dialog = self.sender()
         assert isinstance(dialog, PlacementDialog)
-        self._pairs = dialog.pairs()
-        self._choice_changed()
+        self.options.set_pairs(dialog.pairs())
 
     def _packing_changed(self) -> None:
         """Double quantisation is no mere sum over sizes that are known: the engine is asked."""
         self._estimate_of = ""
-        self._choice_changed()
-
-    def _device_chosen(self) -> None:
-        by_table = self.device.currentData() == BY_TABLE
-        self.edit_table.setVisible(by_table)
-        if by_table and not self._pairs:
-            self.open_table()
         self._choice_changed()
 
     def open_planner(self) -> None:
@@ -280,22 +213,23 @@ class ModelPanel(Panel):
         dialog = PlannerDialog(self.store, self)
         dialog.planner.asked.connect(self.asked)
         _, context, lanes = self.ledger.wish()
-        dialog.planner.set_model(self._chosen_model(), self.picker.currentText(), self.precision.currentData())
+        dialog.planner.set_model(self._chosen_model(), self.picker.currentText(), self.options.precision.currentData())
         dialog.planner.set_context(context, lanes)
         dialog.open()
 
     @Slot(object)
     def _wished(self, wish: tuple[str, int, int]) -> None:
         """A change that makes it fit may ask for another precision."""
-        if self._estimate is not None and wish[0] != self._estimate.precision and self.precision.choose(wish[0]):
+        shown = self._estimate.precision if self._estimate is not None else wish[0]
+        if wish[0] != shown and self.options.precision.choose(wish[0]):
             self._choice_changed()
 
     def _choice_changed(self) -> None:
         known = self._estimate if self._estimate_of == self._chosen_model() else None
         # At once, by arithmetic; what the engine says a moment later knows the devices as they are then.
-        self._estimate = known.as_planned(self.precision.currentData()) if known is not None else None
+        self._estimate = known.as_planned(self.options.precision.currentData()) if known is not None else None
         self._estimate_problem = ""
-        self.ledger.set_device_map(self._device_map_shown())
+        self.ledger.set_device_map(self.options.one_device())
         self._timer.start()
         self.refresh()
 
@@ -304,11 +238,6 @@ class ModelPanel(Panel):
         if plan is not None:
             self._estimate_of = plan.model
             self.estimate_requested.emit(plan)
-
-    def _device_map_shown(self) -> str:
-        """The one device that is chosen, else "auto" for all of them."""
-        device = self.device.currentData()
-        return "auto" if device == BY_TABLE or device is None else device
 
     def _all(self) -> list[ModelChoice]:
         known = [choice.model for choice in self._choices]
@@ -445,8 +374,8 @@ class ModelPanel(Panel):
 
     def _show_predicted(self, estimate: Estimate) -> None:
         self.ledger_title.setText(self.tr("Memory, predicted"))
-        self.limits.set_devices(estimate.limits)
-        self.ledger.show_estimate(estimate, self._device_map_shown())
+        self.options.limits.set_devices(estimate.limits)
+        self.ledger.show_estimate(estimate, self.options.one_device())
         self.fits.setText("")
         self.stages.setText("")
         static = estimate.sizes.notes if estimate.sizes is not None else estimate.notes

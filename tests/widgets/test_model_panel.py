@@ -65,10 +65,10 @@ def test_without_any_model_it_says_what_to_open(qtbot, store):
 
 def test_load_asks_for_what_is_chosen(qtbot, panel):
     panel.choose("models/qwen")
-    panel.precision.setCurrentIndex(panel.precision.findData("nf4"))
-    panel.device.setCurrentIndex(panel.device.findData("balanced"))
-    panel.limits.fields["cpu"].selectAll()
-    QTest.keyClicks(panel.limits.fields["cpu"], "1,5")
+    panel.options.precision.setCurrentIndex(panel.options.precision.findData("nf4"))
+    panel.options.device.setCurrentIndex(panel.options.device.findData("balanced"))
+    panel.options.limits.fields["cpu"].selectAll()
+    QTest.keyClicks(panel.options.limits.fields["cpu"], "1,5")
     with qtbot.waitSignal(panel.load_requested) as caught:
         panel.load_button.click()
     assert caught.args == [LoadPlan("models/qwen", "nf4", "balanced", (("cpu", 1_500_000_000),))]
@@ -77,18 +77,18 @@ def test_load_asks_for_what_is_chosen(qtbot, panel):
 def test_a_refused_limit_is_not_loaded_without(panel):
     said = []
     panel.load_requested.connect(said.append)
-    panel.limits.fields["cpu"].selectAll()
-    QTest.keyClicks(panel.limits.fields["cpu"], "much")
+    panel.options.limits.fields["cpu"].selectAll()
+    QTest.keyClicks(panel.options.limits.fields["cpu"], "much")
     panel.load_button.click()
     assert said == []
-    assert panel.limits.fields["cpu"].problem
+    assert panel.options.limits.fields["cpu"].problem
 
 
 def test_a_table_by_layer_becomes_the_device_map(qtbot, panel):
     dialog = PlacementDialog((("model.layers.0", "cpu"), ("", "disk")), panel)
     qtbot.addWidget(dialog)
     dialog.accepted.connect(panel._table_edited)
-    panel.device.setCurrentIndex(panel.device.findData("table"))
+    panel.options.device.setCurrentIndex(panel.options.device.findData("table"))
     dialog.accept()
     assert panel.plan().device_map == (("model.layers.0", "cpu"), ("", "disk"))
 
@@ -127,12 +127,12 @@ def test_another_precision_moves_the_ledger_before_the_engine_answers(panel):
     panel._ask_estimate()
     panel.set_estimate(estimate(available_bytes=10_000_000_000))
     assert panel.ledger.verdict.text().startswith("Does not fit")
-    panel.precision.setCurrentIndex(panel.precision.findData("nf4"))
-    panel.precision.activated.emit(panel.precision.currentIndex())
+    panel.options.precision.setCurrentIndex(panel.options.precision.findData("nf4"))
+    panel.options.precision.activated.emit(panel.options.precision.currentIndex())
     assert panel.ledger.wish()[0] == "nf4"
     assert panel.ledger.verdict.text().startswith("Fits")
-    panel.precision.setCurrentIndex(0)
-    panel.precision.activated.emit(0)
+    panel.options.precision.setCurrentIndex(0)
+    panel.options.precision.activated.emit(0)
     assert panel.ledger.wish()[0] == "bfloat16"  # what the files say
 
 
@@ -150,8 +150,8 @@ def test_a_change_that_makes_it_fit_chooses_the_precision_too(qtbot, panel):
 def test_a_gpus_limit_has_a_row_of_its_own_and_goes_into_the_plan(panel):
     limits = (ev.DeviceLimit("cuda:0", 20_000_000_000, 24_000_000_000), ev.DeviceLimit("cpu", 8_000_000_000, 16))
     panel.set_estimate(estimate(limits=limits))
-    assert sorted(panel.limits.fields) == ["cpu", "cuda:0"]
-    field = panel.limits.fields["cuda:0"]
+    assert sorted(panel.options.limits.fields) == ["cpu", "cuda:0"]
+    field = panel.options.limits.fields["cuda:0"]
     field.selectAll()
     QTest.keyClicks(field, "12")
     assert panel.plan().max_memory_bytes == (("cuda:0", 12_000_000_000),)

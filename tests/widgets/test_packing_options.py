@@ -76,9 +76,9 @@ def panel(qtbot):
 
 
 def test_what_is_chosen_is_in_the_panels_plan_and_is_estimated(panel, qtbot):
-    panel.packing.fold.setChecked(True)
+    panel.options.packing.fold.setChecked(True)
     with qtbot.waitSignal(panel.estimate_requested, timeout=5000) as asked:
-        panel.packing.double.click()
+        panel.options.packing.double.click()
     assert asked.args[0].double_quantisation is False
     assert panel.plan().double_quantisation is False
 
@@ -86,10 +86,10 @@ def test_what_is_chosen_is_in_the_panels_plan_and_is_estimated(panel, qtbot):
 def test_a_refused_threshold_loads_nothing(panel, qtbot):
     plans = []
     panel.load_requested.connect(plans.append)
-    panel.packing.fold.setChecked(True)
-    panel.packing.threshold.setFocus()
-    panel.packing.threshold.selectAll()
-    qtbot.keyClicks(panel.packing.threshold, "many")
+    panel.options.packing.fold.setChecked(True)
+    panel.options.packing.threshold.setFocus()
+    panel.options.packing.threshold.selectAll()
+    qtbot.keyClicks(panel.options.packing.threshold, "many")
     panel.load()
     assert plans == []
-    assert panel.packing.threshold.problem
+    assert panel.options.packing.threshold.problem
