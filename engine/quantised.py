@@ -12,7 +12,6 @@ import logging
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import Cancelled, CannotLoad
@@ -503,11 +502,12 @@ def refuse_what_does_not_run(model: Any, precision: str, control: Control) -> No
     model loads, and would end its first run with a library's error.
     """
     from engine.forward import GeneralForward
+    from engine.session import Session
     from engine.skeleton import first_line
 
     try:
-        bare: Any = SimpleNamespace(model=model)  # a session is made only of what runs
-        forward = GeneralForward(bare)
+        unknown: Any = None  # facts and blueprint are of no use to a forward
+        forward = GeneralForward(Session(model, None, unknown, None, unknown))
         forward.read([0, 0], control.cancelled)
         forward.step([0])
     except Cancelled:
