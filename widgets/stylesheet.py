@@ -52,7 +52,7 @@ QLineEdit[quiet="true"]:hover { border-color: $edge; }
 QLineEdit[quiet="true"]:focus { border-color: $accent; background: $panel; }
 QLineEdit[invalid="true"], QLineEdit[invalid="true"]:focus, QSpinBox[invalid="true"] { border-color: $warning; }
 QSpinBox, QDoubleSpinBox { padding: 4px 20px 4px 7px; }
-QComboBox { padding-right: 24px; }
+QComboBox { padding-right: 4px; }
 QComboBox::drop-down { border: none; width: 22px; }
 QComboBox::down-arrow { image: url($icons/chevron-down.svg); width: 12px; height: 12px; }
 QComboBox QAbstractItemView { background: $panel; color: $ink; border: 1px solid $line; padding: 4px;
