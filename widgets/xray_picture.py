@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPaintDevice, QPainter, QPen
+from PySide6.QtCore import QBuffer, QIODevice, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen
 from PySide6.QtSvg import QSvgGenerator
 
 from engine.events import Xray
@@ -103,32 +103,42 @@ def _paint_table(painter: QPainter, found: Xray, y: float, font: QFont) -> float
 def save_picture(found: Xray, path: str | Path) -> bool:
     """Writes a PNG, or an SVG where the name ends so. False where it cannot be written."""
     path = Path(path)
-    height = _height(found)
+    held = QBuffer()
+    held.open(QIODevice.OpenModeFlag.WriteOnly)
     if path.suffix.lower() == ".svg":
-        device = QSvgGenerator()
-        device.setFileName(str(path))
-        device.setSize(QSize(WIDTH, height))
-        device.setViewBox(QRectF(0, 0, WIDTH, height))
-        device.setTitle(title(found))
-        return _paint_on(device, found, height)
+        _draw(held, found)
+    else:
+        _render(found).save(held, "PNG")
+    try:
+        path.write_bytes(held.data().data())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _draw(held: QBuffer, found: Xray) -> None:
+    height = _height(found)
+    drawing = QSvgGenerator()
+    drawing.setOutputDevice(held)
+    drawing.setSize(QSize(WIDTH, height))
+    drawing.setViewBox(QRectF(0, 0, WIDTH, height))
+    drawing.setTitle(title(found))
+    with QPainter(drawing) as painter:
+        painter.fillRect(QRectF(0, 0, WIDTH, height), theme.current().panel)
+        paint_picture(painter, found)
+
+
+def _render(found: Xray) -> QImage:
+    height = _height(found)
     image = QImage(WIDTH * SCALE, height * SCALE, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(SCALE)
-    return _paint_on(image, found, height) and image.save(str(path))
+    image.fill(theme.current().panel)
+    with QPainter(image) as painter:
+        paint_picture(painter, found)
+    return image
 
 
 def _height(found: Xray) -> int:
     probe = QImage(8, 8, QImage.Format.Format_RGB32)
     with QPainter(probe) as painter:
         return paint_picture(painter, found)
-
-
-def _paint_on(device: QPaintDevice, found: Xray, height: int) -> bool:
-    painter = QPainter()
-    if not painter.begin(device):
-        return False
-    try:
-        painter.fillRect(QRectF(0, 0, WIDTH, height), QColor(theme.current().panel))
-        paint_picture(painter, found)
-    finally:
-        done = painter.end()
-    return done

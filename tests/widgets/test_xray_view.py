@@ -281,7 +281,8 @@ def test_the_picture_is_written_as_png_and_as_svg(view, tmp_path):
 
 def test_a_picture_that_cannot_be_written_is_said(view, tmp_path):
     view.show_xray(xray())
-    assert not view.export_to(str(tmp_path / "no folder" / "x.png"))
+    for name in ("x.png", "x.svg"):
+        assert not view.export_to(str(tmp_path / "no folder" / name))
     assert "cannot be written" in view.said.text()
 
 
