@@ -110,7 +110,7 @@ def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> Model
     skeleton = blueprint.skeleton
     chosen = [(*blueprint.chosen(name), packing_for(blueprint, name, double_quantisation)) for name in PRECISIONS]
     precisions = [
-        PrecisionSizes(name, plain, tuple(weights_by_part(skeleton, name, plain, packing).items()))
+        PrecisionSizes(name, plain, tuple(weights_by_part(skeleton, name, plain, packing).items()), packing is not None)
         for name, plain, packing in chosen
     ]
     parts: dict[str, list[int]] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import CannotLoad
 from engine.memory import packing_for, part_of, tensor_bytes, weights_by_part
+from engine.quantised import packed_size
 from engine.readings import device_limits, read_memory
 from engine.sizes import ELEMENT_BYTES
 
@@ -215,15 +216,22 @@ def plan_for(
     from accelerate.utils import CustomDtype, get_balanced_memory, get_max_memory
 
     model = blueprint.skeleton.model
-    packed = precision not in ELEMENT_BYTES
-    plain = getattr(torch, float_dtype if packed else precision)
-    quantisable = {tensor.name for tensor in blueprint.skeleton.tensors if packed and tensor.quantisable}
+    plain = getattr(torch, precision if precision in ELEMENT_BYTES else float_dtype)
+    packing = packing_for(blueprint, precision)
+    packed: dict[str, tuple[int, int]] = {}  # name: bytes and numbers
+    for tensor in blueprint.skeleton.tensors:
+        if packing is not None and packing.packs(tensor) and (size := packed_size(tensor, packing)):
+            packed[tensor.name] = (sum(size), tensor.numel)
+    each = sum(size for size, _ in packed.values()) / max(1, sum(count for _, count in packed.values()))
+    dtype = plain
+    if packed and each < 1.5:  # what the planner knows between four bits and two bytes
+        dtype = CustomDtype.INT4 if each < 0.75 else torch.int8
     names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     sizes: dict[str, Any] = {
         "no_split_module_classes": sorted(model._no_split_modules or ()),
-        "dtype": torch.int8 if precision == "int8" else CustomDtype.INT4 if packed else plain,
+        "dtype": dtype,
         # Named one by one: the planner takes the smaller of its dtype and the empty model's own.
-        "special_dtypes": {name: plain for name in names if name not in quantisable},
+        "special_dtypes": {name: plain for name in names if name not in packed},
     }
     own = dict(max_memory) if max_memory else None  # it is written into
     library = logging.getLogger("accelerate.utils.modeling")

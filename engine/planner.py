@@ -173,8 +173,8 @@ def _notes(
 ) -> list[str]:
     notes = []
     on_disk = [part for part in parts if part.device == "disk"]
-    if on_disk and precision not in ELEMENT_BYTES:
-        notes.append(f"{precision} weights cannot lie on disk, so this plan cannot be loaded: give it more memory.")
+    if on_disk and sizes.weights(precision).packed:
+        notes.append("Quantised weights cannot lie on disk, so this plan cannot be loaded: give it more memory.")
     elif on_disk and len(on_disk) == len(parts):
         notes.append("Everything would lie on disk, and something has to compute: give a device more memory.")
     if main == "cpu" and any(device.name not in ("cpu", "disk") for device in devices):

@@ -63,6 +63,7 @@ class PrecisionSizes:
     precision: str
     float_dtype: str
     parts: tuple[tuple[str, int], ...]
+    packed: bool = False  # some matrices are quantised, by the precision's name or in the files already
 
     @property
     def total_bytes(self) -> int:
@@ -325,7 +326,7 @@ class ModelSizes:
 
         Whole layers, and room for the largest to come back while it works. Quantised weights cannot lie on disk.
         """
-        if precision not in ELEMENT_BYTES or need <= limit:
+        if self.weights(precision).packed or need <= limit:
             return 0, need
         layers = self._layer_bytes(precision)
         room = max(layers, default=0)
@@ -340,7 +341,7 @@ class ModelSizes:
         """The least that this precision can be made to need: one short text, and if it may, all layers on disk."""
         tokens = min(LEAST_CONTEXT, context_tokens)
         need = self.need(precision, tokens)
-        layers = self._layer_bytes(precision) if precision in ELEMENT_BYTES else []
+        layers = [] if self.weights(precision).packed else self._layer_bytes(precision)
         if len(layers) > 1:
             disk, need = sum(layers), need - sum(layers) + max(layers)
             return FitChange(("precision", "context", "lanes", "disk"), precision, tokens, 1, disk, need)

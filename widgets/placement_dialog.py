@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
 )
 
 from engine.events import DeviceLimit, ModelSizes
-from engine.settings import FLOATS
 from widgets import theme
 from widgets.choice import Choice
 from widgets.format import bytes_text
@@ -60,11 +59,11 @@ class PlacementDialog(QDialog):
         """sizes: of the model, so that each part has a row and a size; without, rows are typed."""
         super().__init__(parent)
         self.setWindowTitle(self.tr("Placement by layer"))
-        self._precision, self._limits = precision, tuple(limits)
+        self._limits = tuple(limits)
         known = sizes is not None and precision in [each.precision for each in sizes.precisions]
         at = [each.precision for each in sizes.precisions].index(precision) if known and sizes is not None else 0
         self._sizes = {part.name: part.weights_bytes[at] for part in sizes.parts} if known and sizes is not None else {}
-        self._layers = {part.name for part in sizes.parts if part.layer is not None} if sizes is not None else set()
+        self._packed = known and sizes is not None and sizes.weights(precision).packed
         self.undo_stack = QUndoStack(self)
         self._edited = False
         self._build()
@@ -272,8 +271,8 @@ class PlacementDialog(QDialog):
                 parts=named
             )
         on_disk = self._bytes_on("disk")
-        if on_disk and self._precision and self._precision not in FLOATS:
-            return self.tr("{precision} weights cannot lie on disk.").format(precision=self._precision)
+        if on_disk and self._packed:
+            return self.tr("Quantised weights cannot lie on disk.")
         if on_disk and on_disk == sum(self._sizes.values()):
             return self.tr("Everything lies on disk, and something has to compute.")
         return ""

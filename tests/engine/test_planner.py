@@ -168,3 +168,16 @@ def test_gpus_that_cannot_be_read_are_refused(text):
     with pytest.raises(SettingsRefused) as caught:
         gpus_named(text)
     assert caught.value.fix
+
+
+def test_files_that_are_packed_already_are_planned_as_small_as_they_are(tmp_path):
+    packed = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}
+    plans = []
+    for name, more in (("plain", {}), ("packed", {"quantization_config": packed})):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(LLAMA | SHAPES["70B"] | more))
+        plans.append(plan(wish(machine(48), device_map="auto"), read_blueprint(str(folder))))
+    assert not plans[0].fits
+    assert plans[1].fits
+    assert plans[1].devices[0].weights_bytes < 45e9

@@ -24,7 +24,8 @@ def sizes_of_llama_8b() -> ev.ModelSizes:
     precisions = []
     for name in ("float32", "bfloat16", "float16", "int8", "nf4", "fp4"):
         each = FLOATS.get(name, {"int8": 1.13, "nf4": 0.65, "fp4": 0.65}.get(name, 0))
-        precisions.append(PrecisionSizes(name, name if name in FLOATS else "bfloat16", (("all", round(total * each)),)))
+        plain = name if name in FLOATS else "bfloat16"
+        precisions.append(PrecisionSizes(name, plain, (("all", round(total * each)),), name not in FLOATS))
     layers = tuple(ModelPart(f"model.layers.{at}", at, (LAYER * 4, LAYER * 2, LAYER * 2, 1, 1, 1)) for at in range(32))
     return ev.ModelSizes(
         parameters=total, hidden_size=4096, heads=32, kv_heads=8, vocab_size=128_256, widest_layer=14_336,

@@ -14,7 +14,7 @@ PARTS = ("model.embed_tokens", *(f"model.layers.{at}" for at in range(4)), "mode
 SIZES = ev.ModelSizes(
     parameters=700, hidden_size=8, heads=2, kv_heads=2, vocab_size=16, widest_layer=16, context_tokens=64,
     buffer_bytes=0,
-    precisions=tuple(PrecisionSizes(name, "bfloat16", (("all", 1400),)) for name in ("bfloat16", "nf4")),
+    precisions=tuple(PrecisionSizes(name, "bfloat16", (("all", 1400),), name == "nf4") for name in ("bfloat16", "nf4")),
     cache=None,
     parts=tuple(ModelPart(n, int(n[-1]) if n[-1].isdigit() else None, (200_000_000, 60_000_000)) for n in PARTS),
 )  # fmt: skip
@@ -123,7 +123,7 @@ def test_everything_on_disk_and_quantised_weights_on_disk_are_refused(qtbot, dia
     assert "something has to compute" in dialog.problem()
     packed = PlacementDialog((("", "cpu"), ("model.layers.3", "disk")), None, SIZES, "nf4", LIMITS)
     qtbot.addWidget(packed)
-    assert "nf4 weights cannot lie on disk" in packed.problem()
+    assert "Quantised weights cannot lie on disk" in packed.problem()
 
 
 def test_more_than_a_device_has_is_a_warning_and_no_refusal(dialog):
