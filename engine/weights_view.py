@@ -40,6 +40,7 @@ class ShardClock:
             self._total[entry.file.name] += entry.bytes
         if self._only and not self._total[self._only]:
             self._total[self._only] = whole[0].stat().st_size
+        self._known = bool(files and files.tensors)
         self._done: dict[str, int] = {}  # in the order of reading
         self._spent: dict[str, float] = {}
         self._name, self._bytes, self._began, self._told_at = "", 0, 0.0, 0.0
@@ -60,6 +61,8 @@ class ShardClock:
         """The last parameter has been read."""
         now = time.perf_counter()
         self._close(now)
+        if self._only and not self._known:  # shares of a file whose tensors are not known round down
+            self._done[self._only] = self._total[self._only]
         for name in self._done:
             self._tell(name, now)
 

@@ -137,3 +137,29 @@ def test_a_family_that_is_not_known_is_named(tmp_path):
     with pytest.raises(CannotLoad) as refused:
         read_blueprint(str(file))
     assert "zork" in refused.value.what
+
+
+def test_its_outline_tensors_and_numbers_are_told_like_a_folders(file):
+    """Before a load from the header, after it from memory."""
+    from engine.answers import answer
+    from engine.events import HistogramQuestion, Outline, OutlineQuestion, ShardRead, WeightsQuestion, WeightsTable
+
+    outline = answer(OutlineQuestion(str(file)), None, Control())
+    assert (outline.source, outline.layers, outline.heads, outline.vocab_size) == ("tiny.gguf", 4, 4, 300)
+    assert '"llama.block_count": 4' in outline.raw
+    before = answer(WeightsQuestion(str(file)), None, Control())
+    assert (before.kind, [shard.file for shard in before.shards]) == ("gguf", ["tiny.gguf"])
+    events = []
+    session = load(LoadPlan(str(file)), events.append, Control())
+    (table,) = (event for event in events if isinstance(event, WeightsTable))
+    assert next(event for event in events if isinstance(event, Outline)).layers == 4
+    (shard,) = table.shards
+    assert shard == [event for event in events if isinstance(event, ShardRead)][-1]
+    assert shard.done_bytes == shard.total_bytes == file.stat().st_size
+    assert {row.name for row in table.tensors} == {row.name for row in before.tensors}
+    weights = session.model.model.norm.weight
+    numbers = answer(HistogramQuestion(table.path, "model.norm.weight"), session, Control())
+    assert (numbers.source, numbers.numel, numbers.high) == ("memory", 64, weights.max().item())
+    session.close()
+    with pytest.raises(CannotLoad, match="only while the model is loaded"):
+        answer(HistogramQuestion(table.path, "model.norm.weight"), None, Control())
