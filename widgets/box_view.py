@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
-from widgets.boxes import PAGES
+from widgets.boxes import PAGES, recorded
 from widgets.format import (
     bytes_text,
     count_text,
@@ -20,7 +20,6 @@ from widgets.format import (
     rate_text,
     token_label,
 )
-from widgets.model_chip import device_words
 from widgets.panel import Panel, PlainLabel
 from widgets.pipeline_boxes import BOXES, LOAD, is_chat, title, tooltip
 from widgets.run_store import RunStore
@@ -55,7 +54,6 @@ class BoxView(Panel):
         self.body.addWidget(self.about)
         self.body.addWidget(self._stack, 1)
         self._rows = {
-            "placement": self._placement,
             "kernels": self._kernels,
             "tokenise": self._tokenise,
             "embed": self._embed,
@@ -90,12 +88,18 @@ class BoxView(Panel):
     def rows(self) -> list[Fact]:
         """What the shown box knows: name, value, and where the value comes from. A box with a page has none here."""
         facts, run = self.store.shown_facts, self.store.current
+        if self.box in recorded.BOXES and facts is not None and not self._has_page():
+            return recorded.recorded_rows(self.box, facts)
         if self.box not in self._rows or (facts if self.box in LOAD else run) is None:
             return []
         return self._rows[self.box]()
 
+    def _has_page(self) -> bool:
+        """Pages that read a model's files stand back for a recording, whose model may be on another computer."""
+        return self.box in PAGES and not (self.box in recorded.BOXES and self.store.subject.state == "recorded")
+
     def refresh(self) -> None:
-        if self.box in PAGES:
+        if self._has_page():
             self._refresh_page()
             return
         if not self.isVisible() and self._shown:
@@ -191,16 +195,6 @@ class BoxView(Panel):
         facts = self.store.shown_facts
         times = dict(facts.stage_ms) if facts is not None else {}
         return [Fact(self.tr("Time"), duration_text(times[stage]), MEASURED)] if stage in times else []
-
-    def _placement(self) -> list[Fact]:
-        facts = self.store.shown_facts
-        assert facts is not None
-        return [
-            *self._time("placement"),
-            Fact(self.tr("Device map"), facts.device_map, self.tr("as asked")),
-            Fact(self.tr("Layers lie on"), ", ".join(map(device_words, facts.devices)), MEASURED),
-            *(Fact(self.tr("Note"), note, "") for note in facts.notes),
-        ]
 
     def _kernels(self) -> list[Fact]:
         facts = self.store.shown_facts

@@ -151,6 +151,21 @@ def test_the_outline_of_a_load_stands_there_before_its_weights_are_read(view, st
     assert shown.subject_bar.state.text() == "is being loaded"
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_a_recording_shows_what_it_knows_without_asking_for_files(view, store, asked, name):
+    store.take_replay([ev.Loaded(facts()), events_factory.start(), *events_factory.river()])
+    view.show_box(name)
+    names = {row.name for row in view.rows()}
+    assert {"blueprint": "Family", "skeleton": "Parameters", "weights": "In memory"}[name] in names
+    assert asked == []
+    assert view._area.isVisible()
+    store.inside.choose(LoadPlan("a/model"))
+    store.inside.choose(LoadPlan("b/other"))
+    store.frame.emit()
+    assert view.page(name).isVisible()
+    assert len(asked) == 1
+
+
 # ---------------------------------------------------------------- blueprint
 
 
