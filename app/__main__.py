@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from engine.errors import DONE, RUN_FAILED, FileRefused, SettingsRefused, WorkbenchError
+from engine.machine import calm_threads
 
 COMMANDS = {
     "record": "run a prompt without a window and write a replay file",
@@ -87,9 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     """Does what the arguments ask and returns the exit code. A failure is a sentence on stderr, never a traceback."""
     multiprocessing.freeze_support()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read at import; without it a local folder waits for the network
-    # Waiting threads sleep instead of spinning: with another busy process on the machine, decode on two threads was
-    # measured at 0.8 tokens/s spinning and 14 sleeping. Read when torch is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    calm_threads()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks must not end a run
             stream.reconfigure(errors="backslashreplace")

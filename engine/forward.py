@@ -12,6 +12,7 @@ from transformers import DynamicCache
 
 from engine import cache as kv
 from engine.errors import Cancelled
+from engine.kernels import torch_threads
 from engine.lean import LeanForward, never
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | LeanForward:
     """A new run's forward. expected_tokens: how long the run may become, for caches that are allocated ahead."""
-    return LeanForward(session.model, expected_tokens) if session.lean else GeneralForward(session)
+    return GeneralForward(session) if session.lean is None else LeanForward(session.lean, expected_tokens)
 
 
 def _layers_of(model: Any) -> Any:
@@ -38,7 +39,7 @@ class GeneralForward:
     """
 
     def __init__(self, session: Session) -> None:
-        self.model = session.model
+        self.model, self._threads = session.model, session.threads
         parameters = inspect.signature(self.model.forward).parameters
         # Recent transformers call the cache `cache`, older ones `past_key_values`.
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -77,7 +78,8 @@ class GeneralForward:
 
     def step(self, ids: list[int]) -> np.ndarray:
         """Decode: one token for each lane. Returns float32 [lanes, vocab]."""
-        return self._run(torch.tensor(ids, device=self.device).unsqueeze(1))
+        with torch_threads(self._threads[len(ids) > 1]):
+            return self._run(torch.tensor(ids, device=self.device).unsqueeze(1))
 
     def _run(self, ids: torch.Tensor) -> np.ndarray:
         before = self._ids.shape[1]

@@ -1,15 +1,14 @@
 """A lean forward of the Llama family (llama, mistral without a window, qwen2, qwen3), equal to transformers' own.
 
 What it leaves out is overhead: the cache is allocated once and written in place instead of grown by concatenation,
-masks and rotary tables are made once, grouped heads are not repeated. The mathematics is that of transformers'
-modelling files, and the weights are the model's own tensors. Fusing query, key and value (and gate and up) into one
-product was tried: no gain on one thread here, and it copied two thirds of the weights that otherwise stay mapped.
+masks and rotary tables are made once, grouped heads are not repeated, and products that read the same input are one.
+The mathematics is that of transformers' modelling files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,14 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 from engine.errors import Cancelled
+from engine.kernels import Linear, Product, pack, stream_dtype, torch_threads
+from engine.readings import forget_pages, mapped_ranges
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 SENTENCE = "lean: our forward of the Llama family, with a cache that is allocated ahead"
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # those whose frequencies do not change with the length
 SPARE_TOKENS = 64
-# From so many rows on, products of 16-bit weights on a processor that has none are made in float32, layer by layer:
-# reading 512 tokens in bfloat16 took 12.3 s of processor time on AVX2 that way, and 2.4 s in float32.
-WIDE_TOKENS = 24
+WIDE_ROWS = 32  # from so many rows on, products are bound by arithmetic and no longer by reading the weights
 
 
 def why_not(model: Any) -> str:
@@ -54,89 +53,177 @@ def why_not(model: Any) -> str:
     return ""
 
 
-Linear = tuple[Tensor, Tensor | None]  # weight [out, in] and bias [out]
-
-
-@dataclass(eq=False, slots=True)
-class Layer:
-    """One layer's weights, the model's own tensors. Norms of query and key: qwen3."""
-
-    norm: Tensor
-    q: Linear
-    k: Linear
-    v: Linear
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-    out: Linear
-    mlp_norm: Tensor
-    gate: Linear
-    up: Linear
-    down: Linear
-
-    @classmethod
-    def of(cls, layer: Any) -> Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        return cls(
-            norm=layer.input_layernorm.weight,
-            q=_linear(attention.q_proj),
-            k=_linear(attention.k_proj),
-            v=_linear(attention.v_proj),
-            q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
-            k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
-            out=_linear(attention.o_proj),
-            mlp_norm=layer.post_attention_layernorm.weight,
-            gate=_linear(mlp.gate_proj),
-            up=_linear(mlp.up_proj),
-            down=_linear(mlp.down_proj),
-        )
-
-    def widened(self) -> Layer:
-        """The same in float32."""
-        return Layer(*(_floats(getattr(self, name)) for name in self.__slots__))
-
-
-def _floats(part: Any) -> Any:
-    if isinstance(part, tuple):
-        return tuple(_floats(tensor) for tensor in part)
-    return part if part is None else part.float()
-
-
-def _has_products_in(dtype: torch.dtype) -> bool:
-    """Whether this processor multiplies matrices in this type; otherwise torch emulates, several times slower."""
-    if dtype == torch.bfloat16:
-        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    if dtype == torch.float16:
-        return torch.ops.mkldnn._is_mkldnn_fp16_supported()
-    return True
-
-
-def never() -> bool:
-    return False
+def groups(layer: Any) -> tuple[list[Linear], list[Linear], list[Linear], list[Linear]]:
+    """A layer's linear layers, those together that read the same input: query-key-value, out, gate-up, down."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return (
+        [_linear(attention.q_proj), _linear(attention.k_proj), _linear(attention.v_proj)],
+        [_linear(attention.o_proj)],
+        [_linear(mlp.gate_proj), _linear(mlp.up_proj)],
+        [_linear(mlp.down_proj)],
+    )
 
 
 def _linear(module: torch.nn.Linear) -> Linear:
     return module.weight, module.bias
 
 
+@dataclass(eq=False, slots=True)
+class Layer:
+    """One layer as the forward runs it. Norms of query and key: qwen3."""
+
+    norm: Tensor
+    qkv: Product
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    out: Product
+    mlp_norm: Tensor
+    gate_up: Product
+    down: Product
+
+    @classmethod
+    def of(cls, layer: Any, kernel: str, dtype: torch.dtype) -> Layer:
+        """dtype: of the activations between the products."""
+        attention = layer.self_attn
+        qkv, out, gate_up, down = (pack(kernel, group) for group in groups(layer))
+        return cls(
+            norm=layer.input_layernorm.weight.to(dtype),
+            qkv=qkv,
+            q_norm=attention.q_norm.weight.to(dtype) if hasattr(attention, "q_norm") else None,
+            k_norm=attention.k_norm.weight.to(dtype) if hasattr(attention, "k_norm") else None,
+            out=out,
+            mlp_norm=layer.post_attention_layernorm.weight.to(dtype),
+            gate_up=gate_up,
+            down=down,
+        )
+
+    @classmethod
+    def widened(cls, layer: Any) -> Layer:
+        """In float32, made for one use and dropped."""
+        attention = layer.self_attn
+        qkv, out, gate_up, down = (
+            pack("plain", [(w.float(), None if b is None else b.float()) for w, b in group]) for group in groups(layer)
+        )
+        return cls(
+            norm=layer.input_layernorm.weight.float(),
+            qkv=qkv,
+            q_norm=attention.q_norm.weight.float() if hasattr(attention, "q_norm") else None,
+            k_norm=attention.k_norm.weight.float() if hasattr(attention, "k_norm") else None,
+            out=out,
+            mlp_norm=layer.post_attention_layernorm.weight.float(),
+            gate_up=gate_up,
+            down=down,
+        )
+
+
+@dataclass(eq=False)
+class LeanWeights:
+    """What the lean forward reads: packed once per session, shared by its runs.
+
+    Packed weights stand beside the model's own, which stay mapped from their file and cost no memory until they are
+    read. wide: how many rows at once are computed, "packed" as one row, "plain" or "float32" from the model's own.
+    """
+
+    model: Any
+    kernel: str
+    layers: list[Layer]
+    head: Product
+    final_norm: Tensor
+    stream: torch.dtype  # of the activations between products
+    wide: str = "packed"
+    threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
+    mapped: list[tuple[int, int]] = field(default_factory=list)  # where the weight files are in memory
+
+    @property
+    def packed_bytes(self) -> int:
+        """Memory of the packed copies; 0 where the model's own weights are used."""
+        products = [product for layer in self.layers for product in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+        return sum(getattr(product, "nbytes", 0) for product in (*products, self.head))
+
+    def wide_layers(self) -> Iterator[Layer]:
+        """The layers for many rows, one after another; the file's pages that a layer touched are let go after it."""
+        kernel_dtype = self.model.get_input_embeddings().weight.dtype
+        for layer in self.model.model.layers[: len(self.layers)]:
+            yield Layer.widened(layer) if self.wide == "float32" else Layer.of(layer, "plain", kernel_dtype)
+            if self.kernel != "plain":
+                for parameter in layer.parameters():
+                    forget_pages(parameter, self.mapped)
+
+
+def pack_model(
+    model: Any, kernel: str = "plain", wide: str = "packed", tell: Callable[[int, int], None] = lambda done, of: None
+) -> LeanWeights:
+    """The model's weights as the kernel wants them, layer by layer, so that one layer's originals lie in memory at once.
+
+    tell: called before each layer with (layers done, layers); may raise Cancelled.
+    """
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
+    dtype = stream_dtype(kernel, embedding.dtype)
+    mapped = mapped_ranges() if kernel != "plain" else []
+    layers = []
+    with torch.inference_mode():
+        for number, layer in enumerate(model.model.layers):
+            tell(number, len(model.model.layers))
+            layers.append(Layer.of(layer, kernel, dtype))
+            for parameter in layer.parameters():
+                forget_pages(parameter, mapped)
+        packed_head = pack(kernel, [_linear(head)])
+        forget_pages(head.weight, mapped)
+        return LeanWeights(
+            model, kernel, layers, packed_head, model.model.norm.weight.to(dtype), dtype, wide, mapped=mapped
+        )
+
+
+def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[int], object]]:
+    """For trying kernels: packs the first layers, and runs them without a head for a number of rows.
+
+    Few rows are one token of as many lanes, many are a prompt.
+    """
+    layers = model.model.layers
+    each = sum(parameter.numel() * parameter.element_size() for parameter in layers[0].parameters())
+    count = min(len(layers), max(1, sample_bytes // max(1, each)))
+
+    def trial(kernel: str, wide: str) -> Callable[[int], object]:
+        dtype = stream_dtype(kernel, model.get_input_embeddings().weight.dtype)
+        packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
+        norm = model.model.norm.weight.to(dtype)
+        weights = LeanWeights(model, kernel, packed, lambda x: x, norm, dtype, wide)
+
+        def run(rows: int) -> object:
+            forward = LeanForward(weights, 1)
+            if rows >= WIDE_ROWS:
+                return forward.read([0] * rows)
+            forward.share(rows)
+            return forward.step([0] * rows)
+
+        return run
+
+    return trial
+
+
+def never() -> bool:
+    return False
+
+
 class LeanForward:
     """One run's forward and its KV cache. Same promises as GeneralForward."""
 
-    def __init__(self, model: Any, expected_tokens: int = 0) -> None:
-        config, body, head = model.config, model.model, model.get_output_embeddings()
-        self.layers = [Layer.of(layer) for layer in body.layers]
-        self.embedding, self.norm, self.head = body.embed_tokens.weight, body.norm.weight, _linear(head)
-        self.rotary, self.eps = body.rotary_emb, config.rms_norm_eps
+    def __init__(self, weights: LeanWeights, expected_tokens: int = 0) -> None:
+        model = weights.model
+        config = model.config
+        self.weights = weights
+        self.embedding = model.get_input_embeddings().weight
+        self.rotary, self.eps = model.model.rotary_emb, config.rms_norm_eps
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
-        self._wide = self.device.type == "cpu" and not _has_products_in(self.dtype)
         self.lanes = 1
         self.used = 0  # tokens in the cache
         self.capacity = 0
         self._keys: list[Tensor] = []  # per layer [lanes, kv_heads, capacity, head_dim]
         self._values: list[Tensor] = []
         self._cos = self._sin = torch.empty(0)
-        self._reserve(max(expected_tokens, SPARE_TOKENS))
+        self.reserve(max(expected_tokens, SPARE_TOKENS))
 
     def in_one_piece(self, prompt_tokens: int) -> bool:
         """A prompt may be read in pieces, whatever its length."""
@@ -152,7 +239,7 @@ class LeanForward:
 
     def step(self, ids: list[int]) -> np.ndarray:
         """Decode: one token for each lane. Returns float32 [lanes, vocab]."""
-        with torch.inference_mode():
+        with torch.inference_mode(), torch_threads(self.weights.threads[len(ids) > 1]):
             return self._run(torch.tensor(ids, device=self.device).unsqueeze(1)).numpy()
 
     def share(self, lanes: int) -> None:
@@ -168,9 +255,14 @@ class LeanForward:
             self._rebuild(len(rows), self.capacity, lambda old: old[index])
             self.lanes = len(rows)
 
+    def crop(self, tokens: int) -> bool:
+        """Forgets all after the first `tokens` tokens. Always possible here."""
+        self.used = min(self.used, tokens)
+        return True
+
     def kv_bytes(self) -> tuple[int, int]:
         """One lane's bytes: in use, and allocated."""
-        per_token = 2 * len(self.layers) * self.kv_heads * self.head_dim * self.dtype.itemsize
+        per_token = 2 * len(self._keys) * self.kv_heads * self.head_dim * self.dtype.itemsize
         return per_token * self.used, per_token * self.capacity
 
     def _run(self, ids: Tensor, cancelled: Callable[[], bool] = never) -> Tensor:
@@ -178,65 +270,67 @@ class LeanForward:
         lanes, count = ids.shape
         begin, end = self.used, self.used + count
         if end > self.capacity:
-            self._reserve(max(end + SPARE_TOKENS, 2 * self.capacity))
-        groups = self.heads // self.kv_heads
+            self.reserve(max(end + SPARE_TOKENS, 2 * self.capacity))
+        weights = self.weights
+        stream, layers = weights.stream, iter(weights.layers)
+        if lanes * count >= WIDE_ROWS and weights.wide != "packed":
+            stream, layers = (torch.float32 if weights.wide == "float32" else self.dtype), weights.wide_layers()
+        rotated, groups = self.heads + self.kv_heads, self.heads // self.kv_heads
         width, half = self.head_dim, self.head_dim // 2
-        cos, sin = self._cos[begin:end, None], self._sin[begin:end, None]  # [tokens, 1, head_dim]
+        # [tokens, 1, head_dim]
+        cos, sin = self._cos[begin:end, None].to(stream), self._sin[begin:end, None].to(stream)
         # A later chunk of a prompt sees all that came before it and itself as a triangle.
         mask = None
         if count > 1 and begin:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
-        x = F.embedding(ids, self.embedding)  # [lanes, tokens, hidden]
+        x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
         hidden = (x.shape[-1],)
-        wide = self._wide and lanes * count >= WIDE_TOKENS
-        if wide:
-            x, cos, sin = x.float(), cos.float(), sin.float()
-        for layer, keys, values in zip(self.layers, self._keys, self._values, strict=True):
+        for layer, keys, values in zip(layers, self._keys, self._values, strict=True):
             if cancelled():
                 raise Cancelled
-            if wide:
-                layer = layer.widened()
-            normed = F.rms_norm(x, hidden, layer.norm, self.eps)
-            q = F.linear(normed, *layer.q).view(lanes, count, self.heads, width)
-            k = F.linear(normed, *layer.k).view(lanes, count, self.kv_heads, width)
-            v = F.linear(normed, *layer.v).view(lanes, count, self.kv_heads, width)
+            qkv = layer.qkv(F.rms_norm(x, hidden, layer.norm, self.eps)).view(lanes, count, -1, width)
+            qk = qkv[:, :, :rotated]
             if layer.q_norm is not None and layer.k_norm is not None:
-                q = F.rms_norm(q, (width,), layer.q_norm, self.eps)
-                k = F.rms_norm(k, (width,), layer.k_norm, self.eps)
-            qk = torch.cat((q, k), dim=2)  # rotated together
-            qk = qk * cos + torch.cat((-qk[..., half:], qk[..., :half]), dim=-1) * sin
+                q = F.rms_norm(qk[:, :, : self.heads], (width,), layer.q_norm, self.eps)
+                qk = torch.cat((q, F.rms_norm(qk[:, :, self.heads :], (width,), layer.k_norm, self.eps)), dim=2)
+            qk = qk * cos + qk.roll(half, -1) * sin  # the first half's sines are negative in the table
             keys[:, :, begin:end] = qk[:, :, self.heads :].transpose(1, 2)
-            values[:, :, begin:end] = v.transpose(1, 2)
-            seen, seen_values = keys[:, :, :end].to(x.dtype), values[:, :, :end].to(x.dtype)
+            values[:, :, begin:end] = qkv[:, :, rotated:].transpose(1, 2)
+            seen, seen_values = keys[:, :, :end], values[:, :, :end]
             if count == 1:
                 # The heads of a group stand as rows of one query, so grouped heads need no copy of keys and values.
-                query = qk[:, 0, : self.heads].view(lanes, self.kv_heads, groups, width)
-                mixed = F.scaled_dot_product_attention(query, seen, seen_values).reshape(lanes, 1, -1)
+                query = qk[:, 0, : self.heads].view(lanes, self.kv_heads, groups, width).to(self.dtype)
+                mixed = F.scaled_dot_product_attention(query, seen, seen_values).reshape(lanes, 1, -1).to(stream)
             else:
                 query = qk[:, :, : self.heads].transpose(1, 2)
                 mixed = F.scaled_dot_product_attention(
-                    query, seen, seen_values, attn_mask=mask, is_causal=mask is None, enable_gqa=groups > 1
-                )
+                    query, seen.to(stream), seen_values.to(stream),
+                    attn_mask=mask, is_causal=mask is None, enable_gqa=groups > 1,
+                )  # fmt: skip
                 mixed = mixed.transpose(1, 2).reshape(lanes, count, -1)
-            x = x + F.linear(mixed, *layer.out)
-            normed = F.rms_norm(x, hidden, layer.mlp_norm, self.eps)
-            x = x + F.linear(F.silu(F.linear(normed, *layer.gate)) * F.linear(normed, *layer.up), *layer.down)
+            x = x + layer.out(mixed)
+            gate, up = layer.gate_up(F.rms_norm(x, hidden, layer.mlp_norm, self.eps)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate) * up)
         self.used = end
-        last = F.rms_norm(x[:, -1].to(self.dtype), hidden, self.norm, self.eps)
-        return F.linear(last, *self.head).float().cpu()
+        last = F.rms_norm(x[:, -1].to(weights.stream), hidden, weights.final_norm, self.eps)
+        return weights.head(last).float().cpu()
 
-    def _reserve(self, capacity: int) -> None:
+    def reserve(self, capacity: int) -> None:
         """Room for so many tokens; what is there is kept."""
         if not self._keys:
             empty = torch.empty(self.lanes, self.kv_heads, 0, self.head_dim, dtype=self.dtype, device=self.device)
-            self._keys, self._values = [empty] * len(self.layers), [empty] * len(self.layers)
-        self._rebuild(self.lanes, capacity, lambda old: old)
-        with torch.inference_mode():
-            positions = torch.arange(capacity, device=self.device).unsqueeze(0)
-            cos, sin = self.rotary(torch.empty(0, dtype=self.dtype, device=self.device), positions)
-            self._cos, self._sin = cos[0], sin[0]
+            self._keys, self._values = [empty] * len(self.weights.layers), [empty] * len(self.weights.layers)
+        if capacity != self.capacity:
+            self._rebuild(self.lanes, capacity, lambda old: old)
+        if len(self._cos) < capacity:
+            with torch.inference_mode():
+                positions = torch.arange(capacity, device=self.device).unsqueeze(0)
+                table_dtype = torch.float32 if self.weights.stream == torch.float32 else self.dtype
+                cos, sin = self.rotary(torch.empty(0, dtype=table_dtype, device=self.device), positions)
+                sin[..., : self.head_dim // 2].neg_()
+                self._cos, self._sin = cos[0], sin[0]
 
-    def _rebuild(self, lanes: int, capacity: int, rows: Any) -> None:
+    def _rebuild(self, lanes: int, capacity: int, rows: Callable[[Tensor], Tensor]) -> None:
         """New tensors layer by layer, so that at most one layer's entries lie in memory twice."""
         used = self.used
         with torch.inference_mode():

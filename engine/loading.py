@@ -94,6 +94,12 @@ class _Stages:
             self.tell(self.total_bytes)
             self.name = ""
 
+    def say(self, detail: str) -> None:
+        """What goes on now. Raises Cancelled."""
+        if self.control.cancelled():
+            raise Cancelled
+        self.tell(0, detail)
+
     def tell(self, done_bytes: int, detail: str = "") -> None:
         elapsed = (time.perf_counter() - self.began) * 1e3
         self.emit(LoadProgress(self.name, done_bytes, self.total_bytes, elapsed, detail))
@@ -166,10 +172,12 @@ def _load(
         for n in (file_dtype_note(blueprint, precision_named(plan.precision), float_dtype), _tie_note(model, blueprint))
         if n
     ]
-    from engine import bandwidth, lean  # they import torch, and this module does not before it must
-    from engine.forward import general_path
+    from engine import bandwidth  # it imports torch, and this module does not before it must
+    from engine.decode_path import decode_path
 
-    reason = lean.why_not(model)
+    held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    mapped = held > MAPPED_BYTES and read_memory().process_bytes - before < held * 0.5
+    path = decode_path(model, plan.kernel, mapped, stages.say)
     defaults, default_notes = generation_defaults(located)
     facts = session_facts(
         model,
@@ -189,18 +197,23 @@ def _load(
             *default_notes,
         ),
         defaults=defaults,
-        decode_path=lean.SENTENCE if not reason else f"general: {general_path(model)}, since {reason}",
+        decode_path=path.sentence,
     )
+    read_bytes = bandwidth.bytes_read_per_token(model, facts.weights_bytes)
     facts = replace(
         facts,
+        kernel=path.kernel,
+        kernel_words=path.words,
+        kernel_figures=path.figures,
+        packed_bytes=path.packed_bytes,
+        packing_bytes=path.packed_bytes - (path.replaced_bytes if mapped else 0),
         read_bytes_per_s=bandwidth.read_bandwidth(model),
-        read_bytes_per_token=bandwidth.bytes_read_per_token(model, facts.weights_bytes),
+        read_bytes_per_token=read_bytes - path.replaced_bytes + path.packed_bytes,
     )
     stages.end()
     give_memory_back(collect=False)
     after = read_memory().process_bytes
-    mapped = facts.weights_bytes > MAPPED_BYTES and after - before < facts.weights_bytes * 0.5
-    if mapped and facts.devices == ("cpu",):
+    if mapped and not path.packed_bytes and facts.devices == ("cpu",):
         notes = (*facts.notes, "The weights are mapped from the file: their memory arrives with the first word.")
         facts = replace(facts, notes=notes)
     facts = replace(
@@ -212,7 +225,7 @@ def _load(
     if precision not in FLOATS or blueprint.quantisation == "bitsandbytes":
         # Measured before: on some processors bitsandbytes lays its constants out anew with the first forward.
         refuse_what_does_not_run(model, facts.precision, control)
-    return Session(model, tokenizer, facts, model.generation_config, blueprint, not reason, offload)
+    return Session(model, tokenizer, facts, model.generation_config, blueprint, path.lean, path.threads, offload)
 
 
 @cache

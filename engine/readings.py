@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import mmap
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -102,6 +105,32 @@ def weights_apart() -> Iterator[None]:
         yield
     finally:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+
+
+def mapped_ranges() -> list[tuple[int, int]]:
+    """The addresses at which weight files are mapped into this process, (begin, end); empty where no system tells."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    spans = [line.split(maxsplit=5) for line in lines if line.endswith(".safetensors")]
+    return [(int(begin, 16), int(end, 16)) for begin, _, end in (fields[0].partition("-") for fields in spans)]
+
+
+def forget_pages(tensor: Any, mapped: list[tuple[int, int]]) -> None:
+    """Lets go of the memory behind a tensor that is mapped from a file; what is read of it again comes from the file.
+
+    mapped: from `mapped_ranges`; nothing happens to a tensor outside. Elsewhere the system takes such pages back when
+    it needs them. The tensor must never have been written to.
+    """
+    first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+    advise = _c_library("madvise")
+    if advise is None or not any(begin <= first and last <= end for begin, end in mapped):
+        return
+    begin = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages only: the others hold its neighbours
+    size = (last - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+    if size > 0:
+        advise(ctypes.c_void_p(begin), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 @cache

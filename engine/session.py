@@ -12,6 +12,7 @@ from engine.readings import give_memory_back, read_memory
 
 if TYPE_CHECKING:
     from engine.blueprint import Blueprint
+    from engine.lean import LeanWeights
     from engine.text import Vocabulary
 
 
@@ -24,7 +25,8 @@ class Session:
     facts: SessionFacts
     generation_config: Any
     blueprint: Blueprint
-    lean: bool = False  # whether the lean path applies (engine/lean.py)
+    lean: LeanWeights | None = None  # what the lean forward reads; None: the general path runs
+    threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     offload_folder: tempfile.TemporaryDirectory | None = None  # weights on disk, removed with the session
 
     @cached_property
@@ -36,7 +38,7 @@ class Session:
 
     def close(self) -> Unloaded:
         """Drops the weights, gives freed memory back to the system, and measures. A second call measures again."""
-        self.model = self.tokenizer = self.generation_config = None
+        self.model = self.tokenizer = self.generation_config = self.lean = None
         self.__dict__.pop("vocabulary", None)
         if self.offload_folder is not None:
             self.offload_folder.cleanup()

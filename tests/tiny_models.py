@@ -70,7 +70,7 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, initializer_range=0.3, **(FAMILIES[family] | changes))
+    config = AutoConfig.for_model(family, **({"initializer_range": 0.3} | FAMILIES[family] | changes))
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
 
 

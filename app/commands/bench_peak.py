@@ -6,9 +6,12 @@ import json
 import os
 import sys
 
+from engine.machine import calm_threads
+
 
 def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    calm_threads()
     import psutil
     import torch
     import transformers.models.auto.modeling_auto  # noqa: F401  what is imported is no part of the load

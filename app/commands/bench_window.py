@@ -8,12 +8,14 @@ import sys
 import time
 from dataclasses import replace
 
+from engine.machine import calm_threads
+
 
 def main() -> None:
     model, precision, tokens, started = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    calm_threads()
 
     from PySide6.QtCore import QElapsedTimer, QObject, QTimer, Slot
     from PySide6.QtWidgets import QApplication

@@ -16,7 +16,7 @@ from engine.control import Control
 from engine.errors import Cancelled, PromptRefused
 from engine.events import PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
 from engine.forward import GeneralForward, forward_of
-from engine.lean import LeanForward
+from engine.lean import LeanForward, pack_model
 from engine.loading import load
 from engine.loop import generate
 from engine.sampling import decide
@@ -134,7 +134,7 @@ def test_kv_bytes_are_those_of_the_entries_in_use(sessions, family):
 def test_the_lean_path_gives_the_general_path_s_logits(sessions, family):
     session = sessions(family, **({"sliding_window": None} if family == "mistral" else {}))
     assert session.facts.decode_path.startswith("lean"), session.facts.decode_path
-    lean, general = LeanForward(session.model, 8), GeneralForward(session)
+    lean, general = LeanForward(session.lean, 8), GeneralForward(session)
     ids = list(range(60))
     assert np.abs(lean.read(ids[:11]) - general.read(ids[:11])).max() < 1e-4
     assert np.abs(lean.read(ids[11:]) - general.read(ids[11:])).max() < 1e-4
@@ -153,10 +153,9 @@ def test_16_bit_prompts_are_read_in_float32_where_the_processor_has_no_16_bit_pr
     """Nearer to the float32 model than transformers' own bfloat16 forward is."""
     model = sessions("llama").model
     ids = list(range(100, 160))
-    exact = LeanForward(model).read(ids)
+    exact = LeanForward(pack_model(model)).read(ids)
     half = copy.deepcopy(model).to(torch.bfloat16)
-    plain, wide = LeanForward(half), LeanForward(half)
-    plain._wide, wide._wide = False, True
+    plain, wide = LeanForward(pack_model(half)), LeanForward(pack_model(half, wide="float32"))
     in_half, in_float = plain.read(ids), wide.read(ids)
     assert np.abs(in_float - exact).mean() < np.abs(in_half - exact).mean()
     assert np.abs(in_float - in_half).max() < 0.25 * np.abs(exact).max()

@@ -1,0 +1,173 @@
+"""How a loaded model will decode: the lean forward or transformers' own, and with which kernel. Said in words, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as F  # noqa: N812  the field's name for it
+
+from engine import lean
+from engine.errors import CannotLoad
+from engine.events import KernelFigure
+from engine.forward import general_path
+from engine.kernel_choice import Choice, choose
+from engine.kernels import KERNELS, Product, offered, pack, stream_dtype
+from engine.readings import forget_pages, mapped_ranges
+
+Tell = Callable[[str], None]
+SAMPLE_BYTES = 96_000_000  # of weights are tried: more than a processor's cache keeps, little beside most models
+WORTH_BYTES = 20_000_000  # smaller models are bound by other things than their products
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodePath:
+    """lean: the packed weights of the lean forward, None for the general path. packed_bytes: what packing holds."""
+
+    lean: lean.LeanWeights | None
+    sentence: str
+    kernel: str
+    words: str  # of the kernel: what ran, not what was asked for
+    packed_bytes: int
+    replaced_bytes: int  # of the model's own weights that are read no more when decoding
+    threads: tuple[int, int]  # torch's, for one lane and for several; 0: as many as it has
+    figures: tuple[KernelFigure, ...]
+
+
+def decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell) -> DecodePath:
+    """Chooses the path and the kernel, and packs the weights where that is faster.
+
+    asked: a kernel's name, or None for the best of the exact ones. mapped: the weights are mapped from their files.
+    tell: what goes on, in words; may raise Cancelled. Raises CannotLoad when the kernel asked for cannot be had.
+    """
+    reason = lean.why_not(model)
+    linears = [] if _is_apart(model) else _packable(model)
+    if asked not in (None, "plain") and not linears:
+        raise CannotLoad(
+            "The kernel {kernel} needs plain weights on the processor, and this model's are not.",
+            "Load it without choosing a kernel, in a plain precision on one device.",
+            kernel=asked,
+        )
+    choice = Choice()
+    if linears:
+        weight = linears[0].weight
+        size = sum(module.weight.numel() * module.weight.element_size() for module in linears)
+        trial = lean.trial_of(model, SAMPLE_BYTES) if not reason else _trial_of(linears)
+        key = (model.config.to_json_string(), str(weight.dtype), bool(reason))
+        try:
+            choice = choose(weight, trial, asked, key, mapped and size > WORTH_BYTES, tell)
+        except RuntimeError as error:
+            raise CannotLoad(
+                "This processor or this build of torch has no kernel {kernel} for {precision} weights.",
+                "Choose one of {kernels}, or leave the choice open.",
+                kernel=asked,
+                precision=str(weight.dtype).removeprefix("torch."),
+                kernels=", ".join(offered(weight.dtype)),
+                said=str(error),
+            ) from None
+    words = KERNELS[choice.kernel].words
+    if choice.kernel != "plain":
+        words += ", chosen by measuring" if asked is None else ", as asked"
+    if not reason:
+        weights = lean.pack_model(
+            model, choice.kernel, choice.wide, lambda done, of: tell(f"packing layer {done + 1} of {of}")
+        )
+        weights.threads = choice.threads
+        packed, sentence = weights.packed_bytes, lean.SENTENCE
+    else:
+        weights, sentence = None, f"general: {general_path(model)}, since {reason}"
+        packed = _pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
+    replaced = sum(m.weight.numel() * m.weight.element_size() for m in linears) if packed else 0
+    return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, choice.threads, _figures(choice))
+
+
+def _figures(choice: Choice) -> tuple[KernelFigure, ...]:
+    plain = next((times for times in choice.times if times.kernel == "plain"), None)
+    if plain is None:
+        return ()
+    return tuple(
+        KernelFigure(
+            times.kernel,
+            KERNELS[times.kernel].words,
+            times.kernel == choice.kernel,
+            plain.one_ms / times.one_ms,
+            plain.batch_ms / times.batch_ms,
+        )
+        for times in choice.times
+    )
+
+
+def _is_apart(model: Any) -> bool:
+    """Whether layers lie on several devices, are moved between them, or lie on none yet."""
+    devices = {parameter.device.type for parameter in model.parameters()}
+    return devices != {"cpu"} or any(hasattr(module, "_hf_hook") for module in model.modules())
+
+
+def _packable(model: Any) -> list[torch.nn.Linear]:
+    """The plain linear layers of more than a handful of numbers; none where the files were quantised."""
+    if getattr(model.config, "quantization_config", None):
+        return []
+    modules = [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    if any(type(m) is not torch.nn.Linear for m in modules):
+        return []
+    return [m for m in modules if m.weight.numel() >= 1024 and m.weight.is_floating_point()]
+
+
+def _trial_of(linears: list[torch.nn.Linear]) -> Callable[[str, str], Callable[[int], object]]:
+    """For trying kernels on the first linear layers of transformers' forward, one after another."""
+    sample: list[torch.nn.Linear] = []
+    for module in linears:
+        if sum(m.weight.numel() * m.weight.element_size() for m in sample) >= SAMPLE_BYTES:
+            break
+        sample.append(module)
+
+    def trial(kernel: str, wide: str) -> Callable[[int], object]:
+        packed = [_PackedLinear(m, pack(kernel, [(m.weight, m.bias)]), Choice(kernel, wide), []) for m in sample]
+
+        def run(rows: int) -> object:
+            inputs = {m.in_features: torch.ones(rows, m.in_features, dtype=m.weight.dtype) for m in sample}
+            return [product(inputs[m.in_features]) for product, m in zip(packed, sample, strict=True)]
+
+        return run
+
+    return trial
+
+
+def _pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> int:
+    """Gives each linear layer of transformers' model a packed product; its own weight stays. Returns bytes."""
+    packed, mapped = 0, mapped_ranges()
+    with torch.inference_mode():
+        for number, module in enumerate(linears):
+            tell(f"packing matrix {number + 1} of {len(linears)}")
+            try:
+                product = pack(choice.kernel, [(module.weight, module.bias)])
+            except RuntimeError:
+                continue  # this one's numbers do not fit the kernel's type: it stays plain
+            packed += getattr(product, "nbytes", 0)
+            module.forward = _PackedLinear(module, product, choice, mapped)
+            forget_pages(module.weight, mapped)
+    return packed
+
+
+class _PackedLinear:
+    """What a linear layer does instead: few rows through the packed product, many by the choice that was measured."""
+
+    def __init__(
+        self, module: torch.nn.Linear, product: Product, choice: Choice, mapped: list[tuple[int, int]]
+    ) -> None:
+        self.weight, self.bias, self.product, self.mapped = module.weight, module.bias, product, mapped
+        self.wide = choice.wide
+        self.stream = stream_dtype(choice.kernel, module.weight.dtype)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.wide == "packed" or x.numel() // x.shape[-1] < lean.WIDE_ROWS:
+            return self.product(x.to(self.stream)).to(x.dtype)
+        if self.wide == "plain":
+            result = F.linear(x, self.weight, self.bias)
+        else:
+            bias = None if self.bias is None else self.bias.float()
+            result = F.linear(x.float(), self.weight.float(), bias).to(x.dtype)
+        forget_pages(self.weight, self.mapped)
+        return result

@@ -1,0 +1,186 @@
+"""Which kernel computes a model's products fastest on this machine: a short measurement, remembered per model and machine.
+
+Some combinations of kernel, type and processor are a hundred times slower than others, so none is chosen unmeasured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import torch
+
+from engine.kernels import KERNELS, offered, torch_threads
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 5
+BATCH_ROWS, WIDE_ROWS = 8, 256
+CLEARLY = 0.93  # another kernel than torch's own must be this much faster
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """Milliseconds of one pass through the sample: one row, a batch of 8, and many rows as in a prompt.
+
+    The first two with as many threads as were fastest: one row is bound by memory, and waking threads costs more than
+    a second one gives on some machines.
+    """
+
+    kernel: str
+    one_ms: float
+    batch_ms: float
+    wide_ms: float
+    one_threads: int
+    batch_threads: int
+
+    @property
+    def score(self) -> float:
+        """Geometric mean of what one lane and eight lanes cost."""
+        return math.sqrt(self.one_ms * self.batch_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The kernel to decode with, how rows of a prompt are computed, and what was measured (empty: nothing was)."""
+
+    kernel: str = "plain"
+    wide: str = "packed"
+    times: tuple[KernelTimes, ...] = ()
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """For one lane, and for several; 0: as many as torch has."""
+        chosen = next((times for times in self.times if times.kernel == self.kernel), None)
+        return (chosen.one_threads, chosen.batch_threads) if chosen else (0, 0)
+
+
+# Packs the first layers with a kernel and gives a function that runs them for so many rows (the second: as a prompt's).
+Trial = Callable[[str, str], Callable[[int], object]]
+
+
+def choose(
+    weight: torch.Tensor, trial: Trial, asked: str | None, key: Sequence[object], worthwhile: bool, tell: Tell
+) -> Choice:
+    """The best of the exact kernels for a model, or the one asked for, by trying them on a part of it.
+
+    weight: one of its matrices. key: what tells this model from others. worthwhile: packing costs no second copy in
+    memory and the model is large enough to gain. Raises RuntimeError when this processor does not offer what is asked.
+    """
+    names = offered(weight.dtype)
+    if asked is not None and asked not in names:
+        raise RuntimeError(asked)
+    if asked is None and not worthwhile:
+        return Choice()
+    exact = [
+        name for name in names if KERNELS[name].exact and not (name == "float16" and weight.dtype == torch.float32)
+    ]
+    wanted = list(dict.fromkeys((*exact, *([asked] if asked else ()))))
+    place = _place(key)
+    known = _remembered(place)
+    if not all(name in known for name in wanted):
+        for name in wanted:
+            tell(f"measuring {KERNELS[name].words}")
+            known[name] = _measure(name, trial)
+        with torch.inference_mode():
+            known["float32"] = KernelTimes("float32", 0.0, 0.0, _time(trial("plain", "float32"), WIDE_ROWS, 2), 0, 0)
+        _remember(place, known)
+    times = tuple(known[name] for name in wanted)
+    plain = known["plain"]
+    kernel = asked or "plain"
+    if asked is None:
+        best = min((known[name] for name in exact), key=lambda found: found.score)
+        kernel = best.kernel if best.score < plain.score * CLEARLY else "plain"
+    wides = {"packed": known[kernel].wide_ms, "plain": plain.wide_ms, "float32": known["float32"].wide_ms}
+    wide = min(wides, key=lambda way: wides[way])
+    return Choice(kernel, "packed" if kernel == "plain" and wide == "plain" else wide, times)
+
+
+def _measure(kernel: str, trial: Trial) -> KernelTimes:
+    with torch.inference_mode():
+        run = trial(kernel, "packed")
+        wide_ms = _time(run, WIDE_ROWS, 2)
+        (one_ms, one), (batch_ms, batch) = (_fastest(run, rows) for rows in (1, BATCH_ROWS))
+        return KernelTimes(kernel, one_ms, batch_ms, wide_ms, one, batch)
+
+
+def _fastest(run: Callable[[int], object], rows: int) -> tuple[float, int]:
+    """Milliseconds, and the number of threads: all, and fewer by halves as long as that is faster."""
+    threads = torch.get_num_threads()
+    best = (_time(run, rows, ROUNDS), threads)
+    while threads > 1:
+        threads //= 2
+        with torch_threads(threads):
+            found = (_time(run, rows, ROUNDS), threads)
+        if found[0] > best[0] * CLEARLY:
+            break
+        best = found
+    return best
+
+
+def _time(run: Callable[[int], object], rows: int, rounds: int) -> float:
+    """The median of some rounds after one that warms up, in milliseconds."""
+    times = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        run(rows)
+        times.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(times[1:])
+
+
+# ---------------------------------------------------------------- remembering
+
+
+def _file() -> Path:
+    return Path(platformdirs.user_state_dir("glasswork")) / "kernels.json"
+
+
+def _place(key: Sequence[object]) -> str:
+    """Stands for a model, the processor, its threads and torch's version."""
+    machine = (platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability(), os.cpu_count())
+    told = json.dumps([str(part) for part in (*key, *machine, torch.get_num_threads(), torch.__version__)])
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _all_remembered() -> dict[str, Any]:
+    try:
+        known = json.loads(_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _remembered(key: str) -> dict[str, KernelTimes]:
+    try:
+        return {name: KernelTimes(**times) for name, times in _all_remembered().get(key, {}).items()}
+    except (TypeError, AttributeError):
+        return {}
+
+
+def _remember(key: str, times: dict[str, KernelTimes]) -> None:
+    everything = _all_remembered() | {key: {name: asdict(found) for name, found in times.items()}}
+    try:
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=_file().parent, delete=False, encoding="utf-8") as written:
+            json.dump(everything, written)
+        os.replace(written.name, _file())
+    except OSError as error:  # measured again next time
+        log.info("what was measured of the kernels was not kept: %s", error)
+
+
+def forget() -> None:
+    """The next load measures again."""
+    _file().unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""How a linear layer's product is computed: torch's plain product, or weights packed once for this processor.
+
+A decode step is mostly products of one row, and those run far below the memory's speed in the plain path. Packed
+weights are read in the order in which the processor wants them. All kernels are torch's own (oneDNN, fbgemm, ATen).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812  the field's name for it
+
+Linear = tuple[Tensor, Tensor | None]  # weight [out, in] and bias [out]
+LARGEST_FLOAT16 = 65504.0
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """torch computes with so many threads inside; 0 changes nothing."""
+    before = torch.get_num_threads()
+    if count in (0, before):
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One way to compute products. exact: its weights are as exact as those that were loaded in 16 bits."""
+
+    name: str  # as LoadPlan.kernel names it
+    words: str
+    weight_bytes: float  # per number; 0: as loaded
+    exact: bool
+
+
+KERNELS = {
+    kernel.name: kernel
+    for kernel in (
+        Kernel("plain", "torch's plain products", 0, True),
+        Kernel("onednn", "weights packed by oneDNN", 0, True),
+        Kernel("float16", "16-bit weights packed by fbgemm, sums in float32", 2, True),
+        Kernel("int8", "8-bit weights, one scale a row, activations in bfloat16", 1, False),
+        Kernel("int8-dynamic", "8-bit weights and 8-bit activations by fbgemm", 1, False),
+    )
+}
+
+
+@cache
+def offered(dtype: torch.dtype) -> tuple[str, ...]:
+    """The kernels that this processor and this build of torch have for weights of this type, found by trying."""
+    found = []
+    for name, kernel in KERNELS.items():
+        if dtype == torch.float32 and name == "float16":
+            kernel = Kernel(name, kernel.words, 2, exact=False)
+        weight = torch.linspace(-1, 1, 64 * 64, dtype=torch.float32).view(64, 64).to(dtype)
+        try:
+            with torch.inference_mode():
+                product = pack(name, [(weight, None)])
+                product(torch.ones(1, 1, 64, dtype=stream_dtype(name, dtype)))
+        except (RuntimeError, NotImplementedError):
+            continue
+        found.append(kernel.name)
+    return tuple(found)
+
+
+def stream_dtype(kernel: str, dtype: torch.dtype) -> torch.dtype:
+    """The type of the activations between the products of a kernel, for weights loaded in `dtype`."""
+    return dtype if kernel in ("plain", "onednn") else torch.float32
+
+
+Product = Callable[[Tensor], Tensor]  # [..., in] → [..., sum of out], in the stream's type
+
+
+def pack(kernel: str, linears: Sequence[Linear]) -> Product:
+    """One product for linear layers that read the same input; their outputs stand side by side.
+
+    "plain" copies nothing. The others hold a packed copy of the weights, and the originals can go. Raises RuntimeError
+    where this processor or build has no such kernel, or the weights do not fit its type.
+    """
+    if kernel == "plain":
+        return _Plain(tuple(linears))
+    weight = torch.cat([w.detach() for w, _ in linears]) if len(linears) > 1 else linears[0][0].detach()
+    bias = _joined_bias(linears)
+    return _PACKED[kernel](weight, bias)
+
+
+def _joined_bias(linears: Sequence[Linear]) -> Tensor | None:
+    if all(bias is None for _, bias in linears):
+        return None
+    return torch.cat([b.detach() if b is not None else w.new_zeros(w.shape[0]) for w, b in linears])
+
+
+class _Plain:
+    """torch's product for each, as the model has them."""
+
+    def __init__(self, linears: tuple[Linear, ...]) -> None:
+        self.linears, self.nbytes = linears, 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(self.linears) == 1:
+            return F.linear(x, *self.linears[0])
+        return torch.cat([F.linear(x, *linear) for linear in self.linears], dim=-1)
+
+
+class _OneDnn:
+    """oneDNN's blocked layout: what inductor's freezing uses. Activations in the weights' own type."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        if weight.dtype == torch.float16:
+            raise RuntimeError("packed float16 is not faster on any processor seen so far")
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)
+        self.bias, self.nbytes = bias, weight.numel() * weight.element_size()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+class _Float16:
+    """fbgemm's packed float16: exact for numbers that bfloat16 weights hold in practice, sums in float32.
+
+    A row's result does not depend on the rows beside it, so a lane writes the same alone and in company.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        wide = weight.float()
+        if wide.abs().max() > LARGEST_FLOAT16:
+            raise RuntimeError("a weight is larger than float16 can hold")
+        self.packed = torch.ops.quantized.linear_prepack_fp16(wide, None if bias is None else bias.float())
+        self.nbytes = weight.numel() * 2
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+
+
+class _Int8:
+    """8-bit weights with one scale for each row, read as they are; activations in bfloat16 (torch's `_weight_int8pack_mm`)."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        wide = weight.float()
+        scale = (wide.abs().amax(1, keepdim=True) / 127).clamp_(min=1e-12)
+        self.weight = (wide / scale).round_().to(torch.int8)
+        self.scale = scale.squeeze(1).to(torch.bfloat16)
+        self.bias = None if bias is None else bias.float()
+        self.nbytes = weight.numel() + 2 * len(scale)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1]).to(torch.bfloat16)
+        y = torch._weight_int8pack_mm(rows, self.weight, self.scale).to(x.dtype)
+        y = y.view(*x.shape[:-1], -1)
+        return y if self.bias is None else y + self.bias
+
+
+class _Int8Dynamic:
+    """8-bit weights and activations, the latter scaled anew at each product: fastest, and visibly less exact."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        wide = weight.float()
+        scale = (wide.abs().amax(1) / 127).clamp_(min=1e-12).double()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "will be removed": the program then no longer offers it
+            zeros = torch.zeros(len(scale), dtype=torch.long)
+            quantised = torch.quantize_per_channel(wide, scale, zeros, 0, torch.qint8)
+            self.packed = torch.ops.quantized.linear_prepack(quantised, None if bias is None else bias.float())
+        self.nbytes = weight.numel() + 8 * len(scale)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+
+
+_PACKED: dict[str, Callable[[Tensor, Tensor | None], Product]] = {
+    "onednn": _OneDnn,
+    "float16": _Float16,
+    "int8": _Int8,
+    "int8-dynamic": _Int8Dynamic,
+}

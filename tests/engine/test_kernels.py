@@ -1,0 +1,213 @@
+"""Packed products give what torch's plain ones give; what is chosen was measured, is remembered, and is said."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from engine import decode_path as paths
+from engine import kernel_choice
+from engine.control import Control
+from engine.errors import CannotLoad
+from engine.forward import GeneralForward
+from engine.kernels import KERNELS, offered, pack, stream_dtype, torch_threads
+from engine.lean import LeanForward, pack_model
+from engine.loading import load
+from engine.session import Session
+from engine.settings import LoadPlan
+from tests.tiny_models import tiny_folder, tiny_model
+
+PACKED = [name for name in offered(torch.bfloat16) if name != "plain"]
+CLOSE = {"onednn": 0.02, "float16": 0.01, "int8": 0.03, "int8-dynamic": 0.06}  # of the largest logit
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_choice, "_file", lambda: tmp_path / "kernels.json")
+
+
+def half_model(family: str = "llama", **changes):
+    return tiny_model(family, initializer_range=0.06, **changes).to(torch.bfloat16).eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("kernel", PACKED)
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_a_packed_product_is_the_plain_one_with_biases_and_several_matrices_side_by_side(kernel, rows):
+    torch.manual_seed(0)
+    linears = [
+        (torch.randn(96, 64).mul(0.1).bfloat16(), torch.randn(96).bfloat16()),
+        (torch.randn(32, 64).mul(0.1).bfloat16(), None),
+    ]
+    x = torch.randn(2, rows, 64, dtype=torch.bfloat16)
+    with torch.inference_mode():
+        exact = torch.cat([x.float() @ w.float().T + (0 if b is None else b.float()) for w, b in linears], dim=-1)
+        ours = pack(kernel, linears)(x.to(stream_dtype(kernel, torch.bfloat16))).float()
+    assert ours.shape == exact.shape
+    assert (ours - exact).abs().max() < CLOSE[kernel] * exact.abs().max()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("wide", ["packed", "plain", "float32"])
+@pytest.mark.parametrize("kernel", PACKED)
+def test_every_kernel_s_lean_forward_stays_near_the_same_weights_in_float32(kernel, wide, family):
+    model = half_model(family)
+    exact = GeneralForward(Session(copy.deepcopy(model).float(), None, None, None, None))  # type: ignore[arg-type]
+    lean = LeanForward(pack_model(model, kernel, wide), 8)
+    ids = list(range(50))
+    near(lean.read(ids), exact.read(ids), kernel)
+    for forward in (lean, exact):
+        forward.share(2)
+    for step in range(5):
+        near(lean.step([step, 9]), exact.step([step, 9]), kernel)
+
+
+def near(ours: np.ndarray, exact: np.ndarray, kernel: str) -> None:
+    assert np.abs(ours - exact).mean() < {"int8": 0.08, "int8-dynamic": 0.2}.get(kernel, 0.05) * exact.std()
+
+
+@pytest.mark.parametrize("kernel", [name for name in PACKED if name != "int8-dynamic"])
+@pytest.mark.parametrize("family", ["gemma3_text", "phi3"])
+def test_other_families_keep_transformers_forward_with_packed_products(kernel, family):
+    model, packed_model = half_model(family), half_model(family)
+    packed_model.load_state_dict(model.state_dict())
+    path = paths.decode_path(packed_model, kernel, mapped=False, tell=lambda what: None)
+    assert path.lean is None
+    assert path.packed_bytes > 0
+    plain, packed = (
+        GeneralForward(Session(each, None, None, None, None))  # type: ignore[arg-type]
+        for each in (model, packed_model)
+    )
+    ids = list(range(20))
+    expected = plain.read(ids)
+    near(packed.read(ids), expected, kernel)
+    expected, ours = plain.step([3]), packed.step([3])
+    near(ours, expected, kernel)
+    assert any(isinstance(vars(module).get("forward"), paths._PackedLinear) for module in packed_model.modules())
+
+
+@pytest.mark.skipif("float16" not in PACKED, reason="this processor packs no float16")
+def test_in_packed_float16_a_lane_gets_the_same_logits_alone_and_in_company(default_model_path):
+    session = load(LoadPlan(str(default_model_path), kernel="float16"), lambda event: None, Control())
+    ids = list(range(100, 130))
+    alone, company = LeanForward(session.lean, 60), LeanForward(session.lean, 60)
+    assert (alone.read(ids) == company.read(ids)).all()
+    company.share(5)
+    for token in (5, 900, 41):
+        assert (alone.step([token])[0] == company.step([token, 7, 1, token + 1, 30])[0]).all()
+    session.close()
+
+
+def test_8_bit_weights_stay_within_a_kl_divergence_of_a_hundredth(default_model_path, default_session):
+    """Per token, against the float32 model over a text that it continued greedily."""
+    session = load(LoadPlan(str(default_model_path), kernel="int8"), lambda event: None, Control())
+    assert session.facts.kernel == "int8"
+    ids = default_session.tokenizer("The river begins in the hills, where rain and snow gather in")["input_ids"]
+    exact, small = LeanForward(default_session.lean, 100), LeanForward(session.lean, 100)
+    logits, ours = exact.read(ids), small.read(ids)
+    divergences = []
+    for _ in range(40):
+        divergences.append(divergence(logits, ours))
+        token = int(logits.argmax())
+        logits, ours = exact.step([token])[0], small.step([token])[0]
+    assert 0 < np.mean(divergences) <= 0.01
+    session.close()
+
+
+def divergence(reference: np.ndarray, other: np.ndarray) -> float:
+    p, q = (torch.log_softmax(torch.from_numpy(logits).double(), 0) for logits in (reference, other))
+    return float((p.exp() * (p - q)).sum())
+
+
+def test_a_weight_beyond_float16_is_refused_and_not_rounded_to_infinity():
+    with pytest.raises(RuntimeError, match="larger than float16"):
+        pack("float16", [(torch.full((8, 8), 70_000.0).bfloat16(), None)])
+
+
+def trial_with(times: dict[str, float]):
+    """A stand-in whose runs take a set time on a clock of its own."""
+    clock = [0.0]
+
+    def trial(kernel: str, wide: str):
+        def run(rows: int) -> None:
+            clock[0] += times["float32" if wide == "float32" else kernel] * (1 + rows / 100)
+
+        return run
+
+    return trial, lambda: clock[0]
+
+
+def test_the_fastest_exact_kernel_is_chosen_and_remembered_and_8_bits_never_by_themselves(monkeypatch):
+    times = {"plain": 4.0, "onednn": 3.0, "float16": 1.0, "int8": 0.5, "int8-dynamic": 0.1, "float32": 2.0}
+    trial, clock = trial_with(times)
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: tuple(KERNELS))
+    said: list[str] = []
+    weight = torch.zeros(2, 2, dtype=torch.bfloat16)
+    choice = kernel_choice.choose(weight, trial, None, ["model"], True, said.append)
+    assert (choice.kernel, choice.wide) == ("float16", "packed")
+    assert [t.kernel for t in choice.times] == ["plain", "onednn", "float16"]
+    assert len(said) == 3
+    again = kernel_choice.choose(weight, trial, None, ["model"], True, said.append)
+    assert again == choice
+    assert len(said) == 3
+    assert len(json.loads(kernel_choice._file().read_text())) == 1
+    asked = kernel_choice.choose(weight, trial, "int8", ["model"], False, said.append)
+    assert asked.kernel == "int8"
+    kernel_choice.choose(weight, trial, None, ["another model"], True, said.append)
+    assert len(json.loads(kernel_choice._file().read_text())) == 2
+
+
+def test_a_kernel_that_is_hardly_faster_is_not_taken_and_many_rows_go_the_fastest_way(monkeypatch):
+    times = {"plain": 4.0, "onednn": 3.9, "float16": 5.0, "float32": 1.0}
+    trial, clock = trial_with(times)
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: ("plain", "onednn", "float16"))
+    choice = kernel_choice.choose(torch.zeros(2, 2, dtype=torch.bfloat16), trial, None, [1], True, lambda what: None)
+    assert (choice.kernel, choice.wide) == ("plain", "float32")
+
+
+def test_float32_weights_are_never_halved_unasked(monkeypatch):
+    trial, clock = trial_with({"plain": 4.0, "onednn": 3.9, "float16": 1.0, "float32": 4.0})
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: ("plain", "onednn", "float16"))
+    choice = kernel_choice.choose(torch.zeros(2, 2), trial, None, [1], True, lambda what: None)
+    assert choice.kernel == "plain"
+
+
+def test_a_damaged_memory_of_what_was_measured_is_measured_again(monkeypatch):
+    trial, clock = trial_with({"plain": 4.0, "onednn": 1.0, "float16": 5.0, "float32": 9.0})
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: ("plain", "onednn", "float16"))
+    for broken in ("{", "[1]", '{"a": 3}'):
+        kernel_choice._file().write_text(broken)
+        choice = kernel_choice.choose(torch.zeros(2, 2), trial, None, [1], True, lambda what: None)
+        assert choice.kernel == "onednn"
+
+
+def test_a_kernel_that_cannot_be_had_is_one_sentence_with_a_way_out(tmp_path):
+    folder = tiny_folder(tmp_path / "m", "llama")
+    with pytest.raises(CannotLoad) as error:
+        load(LoadPlan(str(folder), kernel="nonsense"), lambda event: None, Control())
+    assert "no kernel nonsense" in error.value.what
+    assert "plain" in error.value.fix
+
+
+def test_a_small_model_is_not_packed_unasked_and_the_kernel_is_said(tmp_path):
+    folder = tiny_folder(tmp_path / "m", "llama")
+    session = load(LoadPlan(str(folder)), lambda event: None, Control())
+    assert session.facts.kernel == "plain"
+    assert session.facts.kernel_words == KERNELS["plain"].words
+    assert session.facts.packed_bytes == 0
+    session.close()
+
+
+def test_the_number_of_threads_is_put_back():
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match="inside"), torch_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        raise ValueError("inside")
+    assert torch.get_num_threads() == before
