@@ -79,7 +79,7 @@ def _compared(tokenizer: Any, blueprint: Blueprint) -> list[str]:
         names = ", ".join(beyond[:3])
         notes.append(f"The tokenizer's {names} lie beyond the model's embedding; a prompt that holds them is refused.")
     notes += _size_note(len(vocabulary), rows)
-    notes += _special_notes(tokenizer, blueprint)
+    notes += _special_notes(tokenizer, blueprint, max(vocabulary.values()))
     notes += _round_trip_notes(tokenizer)
     return notes
 
@@ -97,7 +97,7 @@ def _size_note(tokens: int, rows: int) -> list[str]:
     return [f"{told}: {unused:,} rows are padding."]
 
 
-def _special_notes(tokenizer: Any, blueprint: Blueprint) -> list[str]:
+def _special_notes(tokenizer: Any, blueprint: Blueprint, largest_id: int) -> list[str]:
     """Where beginning, end and padding are other tokens by the tokenizer than by the model's files."""
     text = blueprint.text_config
     told: list[str] = []
@@ -115,7 +115,7 @@ def _special_notes(tokenizer: Any, blueprint: Blueprint) -> list[str]:
         notes.append(f"Special tokens differ: {'; '.join(told)}.{maybe}")
     if unknown := sorted(i for i in ends if not 0 <= i < blueprint.vocab_size):
         notes.append(f"The end token {_ids(unknown)} lies outside the vocabulary of {blueprint.vocab_size:,}.")
-    elif unknown := sorted(i for i in ends if i > max(tokenizer.get_vocab().values())):
+    elif unknown := sorted(i for i in ends if i > largest_id):
         notes.append(f"The tokenizer has no token {_ids(unknown)}, with which the model ends a text.")
     return notes
 
