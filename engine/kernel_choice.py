@@ -1,4 +1,4 @@
-"""Which kernel computes a model's products fastest on this machine: a short measurement, remembered per model and machine.
+"""Which kernel computes a model's products fastest here: a short measurement, remembered per model and machine.
 
 Some combinations of kernel, type and processor are a hundred times slower than others, so none is chosen unmeasured.
 """

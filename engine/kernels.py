@@ -144,7 +144,7 @@ class _Float16:
 
 
 class _Int8:
-    """8-bit weights with one scale for each row, read as they are; activations in bfloat16 (torch's `_weight_int8pack_mm`)."""
+    """8-bit weights with one scale for each row, read as they are; activations in bfloat16: `_weight_int8pack_mm`."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         wide = weight.float()
@@ -156,7 +156,7 @@ class _Int8:
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1]).to(torch.bfloat16)
-        y = torch._weight_int8pack_mm(rows, self.weight, self.scale).to(x.dtype)
+        y = torch.ops.aten._weight_int8pack_mm(rows, self.weight, self.scale).to(x.dtype)
         y = y.view(*x.shape[:-1], -1)
         return y if self.bias is None else y + self.bias
 

@@ -153,7 +153,7 @@ class LeanWeights:
 def pack_model(
     model: Any, kernel: str = "plain", wide: str = "packed", tell: Callable[[int, int], None] = lambda done, of: None
 ) -> LeanWeights:
-    """The model's weights as the kernel wants them, layer by layer, so that one layer's originals lie in memory at once.
+    """The model's weights as the kernel wants them, layer by layer: one layer's originals lie in memory.
 
     tell: called before each layer with (layers done, layers); may raise Cancelled.
     """

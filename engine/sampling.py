@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Ranking:
             self._order = ids[np.argsort(-self.values[ids], kind="stable")]
         return self._order[:count]
 
-    def _border(self, count: int) -> np.float32:
+    def _border(self, count: int) -> Any:
         """A value that at least `count` of them reach, and few more.
 
         Most often from the largest of each of many groups: as many groups as that have one that reaches it. A partition
