@@ -361,7 +361,7 @@ class ModelPanel(Panel):
 
     def _show_measured(self, facts: SessionFacts) -> None:
         self.ledger_title.setText(self.tr("Memory"))
-        self.ledger.show_loaded(facts)
+        self.ledger.show_loaded(facts, self.store.readings[-1] if self.store.readings else None)
         grown = facts.memory_after_bytes - facts.memory_before_bytes
         text = self.tr("loaded on {devices}").format(devices=", ".join(map(device_words, facts.devices)))
         if grown > 0:

@@ -47,6 +47,7 @@ CARDS = (
 )
 COUNTS = (1, 2, 4, 8)
 FIRST_GPUS = "2x24"
+HERE = -1  # in place of a card's bytes
 MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
@@ -83,6 +84,7 @@ class PlannerView(QWidget):
         self.count.setMinimumContentsLength(3)
         self.card = Choice(self.tr("A card"))
         self.card.addItem(self.tr("choose a card…"), 0)
+        self.card.addItem(self.tr("this machine, as it is now"), HERE)
         for name, mib in CARDS:
             self.card.addItem(f"{name} · {bytes_text(mib * 2**20)}", mib * 2**20)
         self.cpu = NumberField(Range(0.0, 100_000.0, 0.0), 0.0, step=8)
@@ -174,10 +176,10 @@ class PlannerView(QWidget):
         """What is asked, None where it cannot be."""
         if not self._model or self.problem.text():
             return None
-        devices = (
-            *((f"cuda:{at}", size) for at, size in enumerate(self._gpus)),
-            ("cpu", round(float(self.cpu.value()) * 1e9)),
-        )
+        devices = None
+        if self.card.currentData() != HERE:
+            gpus = ((f"cuda:{at}", size) for at, size in enumerate(self._gpus))
+            devices = (*gpus, ("cpu", round(float(self.cpu.value()) * 1e9)))
         return PlanWish(
             self._model,
             self.precision.currentData(),
@@ -205,12 +207,16 @@ class PlannerView(QWidget):
 
     @Slot()
     def _card_chosen(self) -> None:
-        size = self.card.currentData()
-        if size:
+        size, at = self.card.currentData(), self.card.currentIndex()
+        here = size == HERE
+        for field in (self.gpus, self.count, self.cpu):
+            field.setEnabled(not here)
+        if size and not here:
             self.gpus.setText(f"{self.count.currentData()}x{size // 2**20}MiB")
-            at = self.card.currentIndex()
             self._gpus_edited()
             self.card.setCurrentIndex(at)
+        else:
+            self._changed()
 
     def _take_machine(self) -> None:
         """The machine as it was described last, in this planner or another."""
@@ -282,14 +288,15 @@ class PlannerView(QWidget):
             return self.tr("Fits, predicted: everything lies where it is computed."), False
         words = []
         for device, name in (("cpu", self.tr("the CPU")), ("disk", self.tr("disk"))):
-            size = plan.spilled_bytes(device)
+            size = plan.spilled_bytes(device) if device != plan.main_device else 0
             if size:
                 words.append(self.tr("{size} on {device}").format(size=bytes_text(size), device=name))
-        if words:
-            text = self.tr("Does not fit on the GPUs, predicted: {spilled}.").format(spilled=", ".join(words))
-        else:
-            text = self.tr("Does not fit, predicted: a device has no room for the text.")
-        return text, True
+        if not words:
+            return self.tr("Does not fit, predicted: a device has no room for the text."), True
+        text = self.tr("Does not fit on the GPUs, predicted: {spilled}.")
+        if plan.main_device == "cpu":
+            text = self.tr("Does not fit, predicted: {spilled}.")
+        return text.format(spilled=", ".join(words)), True
 
     def _show_words(self) -> None:
         """What stands here while there is no answer."""

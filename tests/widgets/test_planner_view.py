@@ -135,11 +135,32 @@ def test_another_planner_begins_with_the_machine_that_was_described_last(qtbot, 
 def test_a_card_fills_in_what_its_driver_reports(view):
     view.set_model("m", "Llama")
     view.count.choose(8)
-    at = next(at for at, (name, _) in enumerate(CARDS) if name == "H100 80 GB")
-    view.card.setCurrentIndex(at + 1)
-    view.card.activated.emit(at + 1)
+    view.card.choose(dict(CARDS)["H100 80 GB"] * 2**20)
+    view.card.activated.emit(view.card.currentIndex())
     assert view.wish().devices[0] == ("cuda:0", 81_559 * 2**20)
     assert len(view.wish().devices) == 9
+
+
+def test_this_machine_can_be_planned_for_too(qtbot, view):
+    view.set_model("m", "Llama")
+    view.card.choose(-1)
+    view.card.activated.emit(view.card.currentIndex())
+    assert view.wish().devices is None
+    assert not view.gpus.isEnabled()
+    view.card.setCurrentIndex(0)
+    view.card.activated.emit(0)
+    assert len(view.wish().devices) == 3
+    assert view.gpus.isEnabled()
+
+
+def test_a_machine_without_a_gpu_is_not_told_of_gpus(qtbot, view, store):
+    wish = asked_by(qtbot, view, lambda: view.set_model("m", "Llama"))
+    parts = (ev.PlacedPart("model.layers.0", "cpu", 20 * GB, 0), ev.PlacedPart("model.layers.1", "disk", 9 * GB, 1))
+    devices = (ev.PlannedDevice("cpu", 24 * GB, 20 * GB, GB, GB), ev.PlannedDevice("disk", 0, 9 * GB, 0, 0))
+    store.take(ev.Answered(wish, ev.Plan(wish, "Llama", "bfloat16", 8192, 1, devices, parts, "cpu", 9 * GB)))
+    store.frame.emit()
+    assert view.verdict.text() == "Does not fit, predicted: 9.0 GB on disk."
+    assert view.picture.lines()[1] == "disk · 9.0 GB · layer 1"
 
 
 def test_an_engines_refusal_is_shown_as_its_sentence(qtbot, view, store):
