@@ -63,4 +63,6 @@ def allowed(question: TrustQuestion) -> LoadPlan:
     assert isinstance(plan, LoadPlan)
     if question.kind == "code":
         return replace(plan, trust_remote_code=True, code_digest=question.digest)
+    if question.kind == "tie":
+        return replace(plan, tie_lm_head=True)
     return replace(plan, allow_pickle=True)

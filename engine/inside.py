@@ -197,7 +197,8 @@ class CodeFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustQuestion:
-    """A load that needs a person's answer first. kind: "code" (Python files of the model), "pickle" (its weights).
+    """A load that needs a person's answer first. kind: "code" (Python files of the model), "pickle" (its weights),
+    "tie" (no output head is in the files, and the embedding could be it).
 
     digest: of all files by name and content; an answer holds for exactly these. plan: the LoadPlan that was asked for.
     """

@@ -10,6 +10,7 @@ from typing import Any
 from engine.blueprint import Blueprint
 from engine.errors import CannotLoad
 from engine.files import DTYPE_NAMES, TensorEntry, WeightFiles, checksum_verdict
+from engine.trust import tie_needed
 
 _EXPERT = re.compile(r"^(.*\.experts\.)(\d+)\.(.+)$")
 FLOAT16_LARGEST = 65504.0
@@ -68,11 +69,7 @@ def missing_tensors(missing: list[str], blueprint: Blueprint, files: WeightFiles
         if head is not None and module is head
     }
     if set(missing) <= head_names:
-        return CannotLoad(
-            "{name} is not in the files, and config.json does not say that the head is tied to the embedding.",
-            "If this family ties them, choose to tie the head to the embedding; otherwise download the model again.",
-            name=missing[0],
-        )
+        return tie_needed(blueprint.located.folder, missing[0])
     layers_in_files = _layers_in(files)
     layers = ""
     if layers_in_files and layers_in_files < blueprint.layers:

@@ -117,6 +117,20 @@ def _digest(files: list[CodeFile], elsewhere: list[str]) -> str:
     return hashlib.sha256(json.dumps([told, elsewhere]).encode()).hexdigest()
 
 
+# ---------------------------------------------------------------- a head that is not there
+
+
+def tie_needed(folder: Path, name: str) -> NeedsAnswer:
+    """The refusal of files without an output head, which a person may replace by the embedding (LOD-25)."""
+    return NeedsAnswer(
+        TrustQuestion("tie", str(folder), None, (), ""),
+        "{name} is not in the files, and config.json does not say that the head is tied to the embedding.",
+        "If this family ties them, choose to tie the head to the embedding, in the window's question or with "
+        "--tie-lm-head; otherwise download the model again.",
+        name=name,
+    )
+
+
 # ---------------------------------------------------------------- pickle files
 
 

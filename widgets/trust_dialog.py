@@ -31,7 +31,12 @@ class TrustDialog(QDialog):
         super().__init__(parent)
         self.question = question
         code = question.kind == "code"
-        self.setWindowTitle(self.tr("Program code of this model") if code else self.tr("Pickle files"))
+        titles = {
+            "code": self.tr("Program code of this model"),
+            "pickle": self.tr("Pickle files"),
+            "tie": self.tr("No output head"),
+        }
+        self.setWindowTitle(titles[question.kind])
         explain = PlainLabel(self._explanation())
         explain.setWordWrap(True)
         self.place = SmallText(question.path)
@@ -73,13 +78,18 @@ class TrustDialog(QDialog):
         split.setSizes([120, 320])
         self.buttons = QDialogButtonBox()
         self.no = QPushButton(self.tr("Do not load"))
-        self.yes = QPushButton(self.tr("Run this code and load") if code else self.tr("Load with weights_only"))
+        words = {
+            "code": self.tr("Run this code and load"),
+            "pickle": self.tr("Load with weights_only"),
+            "tie": self.tr("Tie the head and load"),
+        }
+        self.yes = QPushButton(words[question.kind])
         self.buttons.addButton(self.yes, QDialogButtonBox.ButtonRole.AcceptRole)
         self.buttons.addButton(self.no, QDialogButtonBox.ButtonRole.RejectRole)
         self.yes.setAutoDefault(False)
         self.no.setDefault(True)  # Enter never runs a stranger's program
         # Code that is not here cannot have been read, and without the network it cannot run either.
-        self.yes.setEnabled(bool(question.files))
+        self.yes.setEnabled(bool(question.files) or question.kind == "tie")
         self.buttons.accepted.connect(self.accept)
         self.buttons.rejected.connect(self.reject)
         column = QVBoxLayout(self)
@@ -99,7 +109,10 @@ class TrustDialog(QDialog):
         self.files.currentCellChanged.connect(self._show_file)
         if question.files:
             self.files.setCurrentCell(0, 0)
-        self.resize(720, 620)
+            self.resize(720, 620)
+        else:
+            split.hide()
+            self.resize(520, self.sizeHint().height())
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.no.setFocus()
 
@@ -109,6 +122,12 @@ class TrustDialog(QDialog):
                 "This model brings Python files of its own, and cannot work without them. They would run on this "
                 "computer with all your rights: they can read, send and delete your files. Read them first, and "
                 "allow them only if you trust where they come from."
+            )
+        if self.question.kind == "tie":
+            return self.tr(
+                "The files hold no output head, and config.json does not say that the embedding is used for it. Many "
+                "small models do so (the head is tied to the embedding) and forget to say it. If this one does not, "
+                "it will write nonsense: then the download is incomplete."
             )
         return self.tr(
             "The weights of this model are pickle files. Reading a pickle can run programs; safetensors files, which "

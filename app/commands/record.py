@@ -57,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-pickle", action="store_true", help="read pickle files, with weights_only, where there are no others"
     )
+    parser.add_argument(
+        "--tie-lm-head", action="store_true", help="use the embedding as output head where the files hold none"
+    )
     parser.add_argument("--engine", metavar="URL", help="a server instead of this computer")
     parser.add_argument("--out", required=True, metavar="FILE", help="the replay file; an older one is replaced")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
@@ -70,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         device_map=device_map_from(args.device_map),
         allow_pickle=args.allow_pickle,
         trust_remote_code=args.trust_remote_code,
+        tie_lm_head=args.tie_lm_head,
         **packing_from(args),
     )
     seed = None if args.seed is None else whole_number("--seed", args.seed)
