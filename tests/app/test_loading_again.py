@@ -247,6 +247,28 @@ def test_a_pickle_is_asked_about_and_loads_after_a_yes(loaded, until, click, pic
     until(lambda: not window.engine.busy)
 
 
+def test_a_head_that_is_not_there_can_be_tied(loaded, until, click, tmp_path):
+    """LOD-25."""
+    from safetensors.torch import load_file, save_file
+
+    folder = tiny_folder(tmp_path / "headless", tie_word_embeddings=False)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    window = loaded()
+    session = window.engine.worker.session
+    window.load(LoadPlan(str(folder)))
+    until(lambda: window.trust.dialog is not None and not window.engine.busy)
+    assert window.engine.worker.session is session
+    assert "lm_head.weight is not in the files" in window.banner.text
+    assert not window.trust.dialog.files.isVisible()
+    click(window.trust.dialog.yes)
+    until(lambda: window.store.facts is not None and window.store.facts.model_path == str(folder))
+    until(lambda: not window.engine.busy)
+    model = window.engine.worker.session.model
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
 def test_enter_and_escape_never_allow(loaded, until, qtbot, pickled):
     window = loaded()
     before = window.store.facts
