@@ -8,6 +8,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolBut
 
 from widgets import theme
 
+LONG_REMARK = 160  # pixels that a remark keeps beside a long title
+SHORT_TITLE = 90
+
 
 class PlainLabel(QLabel):
     """A label that takes nothing for markup: for tokens, prompts, file names and servers' words (THR-26).
@@ -49,7 +52,12 @@ class FittingLabel(ElidedLabel):
 
     def set_wordings(self, *wordings: str) -> None:
         self._wordings = wordings
+        self.updateGeometry()
         self._choose()
+
+    def advance(self, text: str) -> int:
+        """The width that a text takes."""
+        return self.fontMetrics().horizontalAdvance(text) + 2
 
     def sizeHint(self) -> QSize:
         return QSize(self.fontMetrics().horizontalAdvance(self._wordings[0]) + 2, super().sizeHint().height())
@@ -73,8 +81,7 @@ class Panel(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(title)
         self.title_label = FittingLabel("title")
-        self.title_label.set_wordings(title)
-        self.remark_label = ElidedLabel("", "muted")
+        self.remark_label = FittingLabel("muted")
         self.remark_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.remark_label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.header = QHBoxLayout()
@@ -90,6 +97,7 @@ class Panel(QFrame):
         column.setSpacing(6)
         column.addLayout(self.header)
         column.addLayout(self.body, 1)
+        self.set_title(title)
 
     def show_focus_of(self, widget: QWidget) -> None:
         """The panel's line takes the accent while this part of it has the focus."""
@@ -104,14 +112,17 @@ class Panel(QFrame):
     def set_title(self, title: str, shorter: str = "") -> None:
         """The title, and what stands there when it does not fit."""
         self.title_label.set_wordings(title, shorter or title)
+        # A short title stays whole beside a remark; a long one is shortened first.
+        self.title_label.setMinimumWidth(min(SHORT_TITLE, self.title_label.advance(shorter or title)))
         self.setAccessibleName(title)
 
-    def set_remark(self, text: str, tooltip: str = "") -> None:
-        """The muted words on the right of the header. The tooltip must be plain words of our own."""
-        self.remark_label.setText(text)
+    def set_remark(self, text: str, tooltip: str = "", *shorter: str) -> None:
+        """The muted words on the right of the header, and what stands there where they do not fit. The tooltip must be
+        plain words of our own."""
+        self.remark_label.set_wordings(text, *shorter)
         self.remark_label.setVisible(bool(text))
         # Where both do not fit, the title gives way first: the remark holds figures.
-        self.remark_label.setMinimumWidth(min(160, self.remark_label.fontMetrics().horizontalAdvance(text) + 2))
+        self.remark_label.setMinimumWidth(min(LONG_REMARK, self.remark_label.advance(shorter[-1] if shorter else text)))
         self.remark_label.setToolTip(tooltip)
 
     def add_button(self, text: str, icon: str = "", tooltip: str = "") -> QToolButton:

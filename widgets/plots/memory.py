@@ -124,7 +124,10 @@ class MemoryPlot(Plot):
         start = shown[0].time_s
         top = self._draw_readings([reading.time_s - start for reading in shown], shown)
         self._finish(0, max(10.0, now - start), top, self.tr("s"))
-        self.set_remark(self.tr("process {size}, measured").format(size=bytes_text(readings[-1].process_bytes)))
+        size = bytes_text(readings[-1].process_bytes)
+        self.set_remark(
+            self.tr("process {size}, measured").format(size=size), "", self.tr("process {size}").format(size=size), size
+        )
 
     def _reading_words(self) -> list[tuple[str, str, str]]:
         words = [("accent", LINE, self.tr("process"))]
@@ -167,8 +170,9 @@ class MemoryPlot(Plot):
         if self._readings:
             parts.append(self.tr("process {size}").format(size=bytes_text(self._readings[-1][1].process_bytes)))
         self.set_remark(
-            " · ".join(parts[:1] if self.narrow() else parts),
+            " · ".join(parts),
             self.tr("Measured. Model: weights and KV cache at the shown token. Process: all of this program, newest."),
+            *parts[:1],
         )
 
 
