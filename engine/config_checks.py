@@ -58,7 +58,6 @@ def refuse_by_raw(folder: Path, raw: dict[str, Any], trust_remote_code: bool) ->
     import torch
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    code = code_files(folder)
     if family not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
         if raw.get("auto_map"):
             raise code_needed(folder)
