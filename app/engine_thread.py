@@ -20,7 +20,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 
 from engine.control import Control
 from engine.errors import Cancelled, WorkbenchError
-from engine.events import Answered, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
+from engine.events import Answered, CacheKept, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
 from engine.settings import LoadPlan, PlanWish, Request, StopAsking, XrayQuestion
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Worker(QObject):
         super().__init__()
         self.session: Session | None = None
         self.recorder: Recorder | None = None
+        self._keep_cache = True
         self._plan: LoadPlan | None = None
 
     @Slot(object)
@@ -129,6 +130,18 @@ class Worker(QObject):
         self.finished.emit("unload")
 
     @Slot(object)
+    def keep_cache(self, on: bool) -> None:
+        """Whether the last run's KV cache stays in memory, so that a run of the same prompt begins at once."""
+        self._keep_cache = bool(on)
+        if self.session is not None:
+            self.session.kept.on = self._keep_cache
+            if not on and self.session.kept.forward is not None:
+                self.session.kept.drop()
+                self._give_memory_back()
+        if not on:
+            self.event.emit(CacheKept(0, 0))
+
+    @Slot(object)
     def run(self, job: RunJob) -> None:
         starts: list[RunStart] = []
         ended: set[tuple[int, int]] = set()
@@ -138,6 +151,7 @@ class Worker(QObject):
                 raise WorkbenchError("No model is loaded.", "Load one first.")
             from engine.loop import generate
 
+            self.session.kept.on = self._keep_cache
             for event in generate(self.session, job.request, job.control):
                 if isinstance(event, RunStart):
                     starts.append(event)
@@ -287,6 +301,7 @@ class Engine(QObject):
     _unload = Signal()
     _run = Signal(object)
     _xray = Signal(object)
+    _keep_cache = Signal(bool)
     _preview = Signal(object)
     _estimate = Signal(object)
     _ask = Signal(object)
@@ -302,6 +317,7 @@ class Engine(QObject):
         self._unload.connect(self.worker.unload)
         self._run.connect(self.worker.run)
         self._xray.connect(self.worker.xray)
+        self._keep_cache.connect(self.worker.keep_cache)
         self._preview.connect(self.worker.preview)
         self._estimate.connect(self.worker.estimate)
         self._ask.connect(self.worker.ask)
@@ -396,6 +412,9 @@ class Engine(QObject):
     def set_pace(self, seconds_per_token: float) -> None:
         self._pace_s = seconds_per_token
         self._control.set_pace(seconds_per_token)
+
+    def keep_cache(self, on: bool) -> None:
+        self._keep_cache.emit(on)
 
     def set_settings(self, lane: int, settings: object) -> None:
         self._control.set_settings(lane, settings)  # type: ignore[arg-type]

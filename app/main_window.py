@@ -429,6 +429,11 @@ class MainWindow(QMainWindow):
         theme.set_mode(mode)
 
     @Slot(bool)
+    def keep_cache(self, on: bool) -> None:
+        self.engine.keep_cache(on)
+        self.preferences.keep_cache = on
+
+    @Slot(bool)
     def set_motion(self, on: bool) -> None:
         theme.motion = on
         self.preferences.motion = on
@@ -480,6 +485,7 @@ class MainWindow(QMainWindow):
             action.setChecked(action.data() == p.theme)
         theme.motion = p.motion
         self.motion_action.setChecked(p.motion)
+        self.keep_cache_action.setChecked(p.keep_cache)
         self.resize(1440, 900)
         self.restore_layout()
         for stored, restore in ((p.window, self.restoreGeometry), (p.layout, self.restoreState)):

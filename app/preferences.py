@@ -32,6 +32,7 @@ class Preferences:
 
     theme: str = "system"  # "light", "dark", "system"
     motion: bool = True
+    keep_cache: bool = True  # between runs, so that one of the same prompt begins at once
     window: str = ""  # geometry and dock layout, base64 of Qt's own bytes
     layout: str = ""
     model: str = "default"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 
 def entries_of(cache: Any) -> list[torch.Tensor]:
@@ -38,6 +39,20 @@ def keep(cache: Any, rows: torch.Tensor) -> None:
             if hasattr(layer, "batch_select_indices"):
                 layer.batch_select_indices(rows)
             _each_state(layer, lambda state: state.index_select(0, rows.to(state.device)))
+
+
+def can_crop(cache: Any, tokens: int) -> bool:
+    """Whether the last of `tokens` tokens can be forgotten: every layer still holds all of them (CAC-2)."""
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in _layers(cache)) and all(
+        layer.keys is not None and layer.keys.shape[-2] == tokens for layer in _layers(cache)
+    )
+
+
+def crop(cache: Any, tokens: int) -> None:
+    """Forgets the newest `tokens` tokens (the library counts them as a negative number: CAC-1)."""
+    with torch.inference_mode():
+        for layer in _layers(cache):
+            layer.crop(-tokens)
 
 
 def _layers(cache: Any) -> list[Any]:

@@ -146,7 +146,7 @@ def _pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -
             except RuntimeError:
                 continue  # this one's numbers do not fit the kernel's type: it stays plain
             packed += getattr(product, "nbytes", 0)
-            module.forward = _PackedLinear(module, product, choice, mapped)
+            module.forward = _PackedLinear(module, product, choice, mapped)  # pyright: ignore[reportAttributeAccessIssue]
             forget_pages(module.weight, mapped)
     return packed
 

@@ -241,6 +241,7 @@ class RunStart:
     context_tokens: int
     tokenise_ms: float
     notes: tuple[str, ...] = ()
+    written: tuple[int, ...] = ()  # tokens that the lane begins with, as if it had written them: a fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +253,7 @@ class PrefillProgress:
     total_tokens: int
     elapsed_ms: float
     kv_bytes: int  # one lane's
+    reused_tokens: int = 0  # of those done, whose keys and values were kept from the last run
 
 
 # Stages of the waterfall, in order. A candidate has a probability at each stage until one cuts it.
@@ -420,6 +422,15 @@ class RunEnd:
     kv_allocated_bytes: int
     sentence: str = ""  # for "error" and other ends that need a word
     fix: str = ""
+    reused_tokens: int = 0  # of prompt and beginning, not read again: their keys and values were kept
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKept:
+    """What stays in memory between runs, so that a run which begins with the same tokens begins at once."""
+
+    tokens: int
+    bytes: int  # measured: as allocated
 
 
 @dataclass(frozen=True, slots=True)
@@ -821,6 +832,7 @@ Event = (
     | TokenEvent
     | SettingsChanged
     | RunEnd
+    | CacheKept
     | EngineError
     | MemoryReading
     | XrayProgress

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.session import Session
 
 
-def forward_of(session: Session, expected_tokens: int = 0) -> GeneralForward | LeanForward:
+def forward_of(session: Session, expected_tokens: int = 0) -> Forward:
     """A new run's forward. expected_tokens: how long the run may become, for caches that are allocated ahead."""
     return GeneralForward(session) if session.lean is None else LeanForward(session.lean, expected_tokens)
 
@@ -113,9 +113,35 @@ class GeneralForward:
             kv.keep(self._cache, index)
             self.lanes = len(rows)
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens each lane's cache holds."""
+        return self._ids.shape[1] if self._cache is not None else 0
+
+    def crop(self, tokens: int) -> bool:
+        """Forgets all after the first `tokens` tokens; False, and the cache is of no use, where that cannot be.
+
+        Fixed states know no way back, and windows lose what leaves them (CAC-2).
+        """
+        here = self.tokens
+        if not tokens or self._cache is None or tokens <= self._switch_tokens < here:
+            return False
+        if tokens < here:
+            if not kv.can_crop(self._cache, here):
+                return False
+            kv.crop(self._cache, here - tokens)
+            self._ids = self._ids[:, :tokens]
+        return not self.in_one_piece(0)
+
+    def reserve(self, capacity: int) -> None:
+        """The dynamic cache grows by itself."""
+
     def kv_bytes(self) -> tuple[int, int]:
         """One lane's bytes: in use, and allocated."""
         return kv.bytes_in_use(self._cache) // self.lanes, kv.bytes_allocated(self._cache) // self.lanes
+
+
+Forward = GeneralForward | LeanForward
 
 
 def keeps_its_past(model: Any) -> bool:

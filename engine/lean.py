@@ -255,6 +255,11 @@ class LeanForward:
             self._rebuild(len(rows), self.capacity, lambda old: old[index])
             self.lanes = len(rows)
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens each lane's cache holds."""
+        return self.used
+
     def crop(self, tokens: int) -> bool:
         """Forgets all after the first `tokens` tokens. Always possible here."""
         self.used = min(self.used, tokens)

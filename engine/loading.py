@@ -225,7 +225,9 @@ def _load(
     if precision not in FLOATS or blueprint.quantisation == "bitsandbytes":
         # Measured before: on some processors bitsandbytes lays its constants out anew with the first forward.
         refuse_what_does_not_run(model, facts.precision, control)
-    return Session(model, tokenizer, facts, model.generation_config, blueprint, path.lean, path.threads, offload)
+    session = Session(model, tokenizer, facts, model.generation_config, blueprint, path.lean, path.threads)
+    session.offload_folder = offload
+    return session
 
 
 @cache

@@ -17,9 +17,8 @@ import numpy as np
 from engine.control import Control
 from engine.draw import draw
 from engine.errors import Cancelled, RunFailed, WorkbenchError
-from engine.events import EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
-from engine.forward import GeneralForward, forward_of
-from engine.lean import LeanForward
+from engine.events import CacheKept, EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
+from engine.forward import Forward, forward_of
 from engine.prompt import PreparedPrompt, end_tokens, prepare
 from engine.sampling import Decision, History, decide
 from engine.session import Session
@@ -57,9 +56,18 @@ class Lane:
     def step(self) -> int:
         return len(self.token_ids)
 
+    def begin_with(self, token_id: int) -> None:
+        """Takes a token that was written before (a fork)."""
+        self.history.add(token_id)
+        self.token_ids.append(token_id)
+        self.pieces.append(self.stop.add(self.text.add(token_id)))
+
 
 def generate(session: Session, request: Request, control: Control) -> Iterator[Event]:
     """Runs a request: RunStart for each lane, prefill progress, one TokenEvent per lane and step, RunEnd per lane.
+
+    The last event is CacheKept where the session keeps its cache between runs. Lanes of a fork begin with the tokens
+    that the request says are written.
 
     Raises PromptRefused before the first event when the prompt cannot run. Whatever fails later ends the lanes with
     reason "error"; what was written stands.
@@ -73,6 +81,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
         for n, settings in enumerate(request.lanes)
     ]
     for lane in lanes:
+        for token_id in request.written:
+            lane.begin_with(token_id)
         yield _run_start(session, request, lane, prepared, ends)
     run = _Running(session, request, prepared, {end.token_id for end in ends}, control)
     try:
@@ -96,7 +106,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
                 if cancelled:
                     yield run.end(lane, "cancelled")
                     continue
-                lane.waited_s += waited if lane.step else 0.0  # a wait that no token followed is no part of decode
+                if lane.first_token_s:  # a wait before any token is no part of decode
+                    lane.waited_s += waited
                 try:
                     event = run.choose(lane, rows[row])
                 except RunFailed as error:  # one lane's broken numbers do not stop the others (SAM-22)
@@ -107,6 +118,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
                     yield run.end(lane, reason)
                 else:
                     going.append(row)
+            if not going:
+                run.leave(0, lanes[0])
             lanes = [lanes[row] for row in going]
             if lanes:
                 run.forward.keep(going)
@@ -119,6 +132,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
         for lane in lanes:
             if not lane.over:  # others may have ended in the same round
                 yield run.end(lane, "error", failed.what, failed.fix)
+    if session.kept.forward is not None:
+        yield CacheKept(len(session.kept.ids), session.kept.held_bytes)
 
 
 def explained(error: Exception) -> WorkbenchError:
@@ -158,27 +173,35 @@ def _run_start(
         context_tokens=session.facts.context_tokens,
         tokenise_ms=prepared.tokenise_ms,
         notes=notes,
+        written=request.written,
     )
 
 
 class _Running:
     """What stays the same while the lanes of one request run."""
 
-    forward: GeneralForward | LeanForward  # made by `prefill`
+    forward: Forward  # made by `prefill`
 
     def __init__(
         self, session: Session, request: Request, prepared: PreparedPrompt, ends: set[int], control: Control
     ) -> None:
         self.session, self.request, self.prepared, self.ends, self.control = session, request, prepared, ends, control
         self.prefill_ms = self.forward_ms = 0.0
+        self.reused = 0  # tokens whose keys and values were kept from the last run
         self.kv_bytes = self.kv_allocated_bytes = 0  # one lane's, after the newest forward
 
     def prefill(self, started: float) -> Iterator[Event]:
         """Reads the prompt in chunks; its value is the last logits, float32 [vocab], or None when cancelled."""
-        ids, done, chunk = self.prepared.ids, 0, FIRST_CHUNK_TOKENS
-        longest = len(ids) + min(self.request.max_new_tokens, AHEAD_TOKENS)
+        ids, chunk = [*self.prepared.ids, *self.request.written], FIRST_CHUNK_TOKENS
+        longest = len(ids) + min(self.request.max_new_tokens - len(self.request.written), AHEAD_TOKENS)
         context = self.session.facts.context_tokens
-        self.forward = forward_of(self.session, min(longest, context) if context else longest)
+        expected = min(longest, context) if context else longest
+        if kept := self.session.kept.take(ids):
+            self.forward, self.reused = kept
+            self.forward.reserve(expected)
+        else:
+            self.forward = forward_of(self.session, expected)
+        done = self.reused
         if self.forward.in_one_piece(len(ids)):
             chunk = len(ids)
         logits: np.ndarray | None = None
@@ -196,7 +219,7 @@ class _Running:
             # A step's forward time is that of the pass that gave its logits: for step 0 the last chunk.
             self.forward_ms, self.prefill_ms = (now - began) * 1e3, (now - started) * 1e3
             self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
-            yield PrefillProgress(self.request.run_id, done, len(ids), self.prefill_ms, self.kv_bytes)
+            yield PrefillProgress(self.request.run_id, done, len(ids), self.prefill_ms, self.kv_bytes, self.reused)
             fitting = len(part) * CHUNK_S / max(now - began, 1e-6)
             chunk = int(min(LARGEST_CHUNK_TOKENS, max(FIRST_CHUNK_TOKENS, fitting)))
         return logits
@@ -208,6 +231,12 @@ class _Running:
         self.forward_ms = (time.perf_counter() - began) * 1e3
         self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
         return rows
+
+    def leave(self, row: int, lane: Lane) -> None:
+        """Keeps this lane's cache for the next run."""
+        if self.session.kept.on:
+            self.forward.keep([row])
+            self.session.kept.keep([*self.prepared.ids, *lane.token_ids], self.forward)
 
     def choose(self, lane: Lane, logits: np.ndarray) -> TokenEvent:
         """Samples a lane's next token and takes it into the lane."""
@@ -223,7 +252,7 @@ class _Running:
         lane.pieces.append(shown)
         now = time.perf_counter()
         lane.last_token_s = now
-        if step == 0:
+        if not lane.first_token_s:
             lane.first_token_s = now
         return self._event(lane, decision, shown, u, (now - began) * 1e3)
 
@@ -286,7 +315,8 @@ class _Running:
             reason = "stop string"  # half a character became whole only now
         lane.pieces.append(tail)
         lane.over = True
-        decode_s = lane.last_token_s - lane.first_token_s - lane.waited_s if lane.step > 1 else 0.0
+        fresh = lane.step - len(self.request.written)
+        decode_s = lane.last_token_s - lane.first_token_s - lane.waited_s if fresh > 1 else 0.0
         return RunEnd(
             run_id=self.request.run_id,
             lane=lane.number,
@@ -297,11 +327,12 @@ class _Running:
             prompt_tokens=len(self.prepared.ids),
             new_tokens=lane.step,
             prefill_ms=self.prefill_ms,
-            ttft_ms=(lane.first_token_s - lane.started_s) * 1e3 if lane.step else 0.0,
+            ttft_ms=(lane.first_token_s - lane.started_s) * 1e3 if fresh > 0 else 0.0,
             decode_ms=decode_s * 1e3,
-            decode_tokens_per_s=(lane.step - 1) / decode_s if decode_s > 0 else 0.0,
+            decode_tokens_per_s=(fresh - 1) / decode_s if decode_s > 0 else 0.0,
             kv_bytes=self.kv_bytes,
             kv_allocated_bytes=self.kv_allocated_bytes,
             sentence=sentence,
             fix=fix,
+            reused_tokens=self.reused,
         )

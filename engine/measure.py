@@ -109,6 +109,7 @@ def prefill(session: Session, tokens: int) -> tuple[float, float]:
     prompt = session.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     request = Request(1, prompt, raw=True, lanes=(GREEDY,), max_new_tokens=1)
     control, ours, read = Control(), 0.0, tokens
+    session.kept.drop()  # nothing of it is read already
     for event in generate(session, request, control):
         if isinstance(event, PrefillProgress):
             ours, read = event.elapsed_ms / 1e3, event.total_tokens

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.errors import FileRefused
-from engine.events import Event, MemoryReading, PrefillProgress, RunEnd, RunStart, SessionFacts, TokenEvent, Unloaded
+from engine.events import CacheKept, Event, MemoryReading, PrefillProgress, RunEnd, RunStart, SessionFacts, TokenEvent, Unloaded
 from engine.file_names import create_new
 from engine.replay_lines import DAMAGED, KINDS, Reader, built, header_line, line_of, seed_value
 from engine.settings import Request, SamplingSettings
@@ -103,6 +103,8 @@ class Recorder:
                 self._running.discard((event.run_id, event.lane))
             elif isinstance(event, (MemoryReading, Unloaded)) and not self._running:
                 return  # the ends of the lanes are the last lines
+            elif isinstance(event, CacheKept):
+                return  # of this process, not of the run
             self._events.append(event)
             if self._file is not None:
                 self._write(line_of(event))

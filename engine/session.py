@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from engine.events import SessionFacts, Unloaded
+from engine.prefix import KeptPrefix
 from engine.readings import give_memory_back, read_memory
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Session:
     blueprint: Blueprint
     lean: LeanWeights | None = None  # what the lean forward reads; None: the general path runs
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
+    kept: KeptPrefix = field(default_factory=KeptPrefix)  # the last run's cache
     offload_folder: tempfile.TemporaryDirectory | None = None  # weights on disk, removed with the session
 
     @cached_property
@@ -39,6 +41,7 @@ class Session:
     def close(self) -> Unloaded:
         """Drops the weights, gives freed memory back to the system, and measures. A second call measures again."""
         self.model = self.tokenizer = self.generation_config = self.lean = None
+        self.kept.drop()
         self.__dict__.pop("vocabulary", None)
         if self.offload_folder is not None:
             self.offload_folder.cleanup()

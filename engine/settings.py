@@ -265,6 +265,8 @@ class Request:
     markers_as_text: text such as "<|im_end|>" typed by a person stays text and ends no turn (PRM-23).
     stop: stop strings; only written text is searched.
     ignore_ends: end tokens do not end the run, only length and stop strings do (for measuring).
+    written: token ids that every lane begins with, as if it had written them (a fork). They count as new tokens, and
+        the draws go on after theirs.
     """
 
     run_id: int
@@ -276,6 +278,7 @@ class Request:
     stop: tuple[str, ...] = ()
     markers_as_text: bool = True
     ignore_ends: bool = False
+    written: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if any(not text for text in self.stop):
@@ -284,3 +287,10 @@ class Request:
             raise SettingsRefused("A run has 1 to {most} lanes.", "Give fewer lanes.", most=MAX_LANES)
         if isinstance(self.max_new_tokens, bool) or not isinstance(self.max_new_tokens, int) or self.max_new_tokens < 1:
             raise SettingsRefused("The number of new tokens must be a whole number of at least 1.", "Give 1 or more.")
+        if len(self.written) >= self.max_new_tokens:
+            raise SettingsRefused(
+                "{count} tokens are written already, and the run ends after {most}.",
+                "Allow more new tokens.",
+                count=len(self.written),
+                most=self.max_new_tokens,
+            )

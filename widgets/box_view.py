@@ -247,6 +247,16 @@ class BoxView(Panel):
                 time=duration_text(last.elapsed_ms),
             )
             rows.append(Fact(self.tr("Prefill"), text, MEASURED))
+            if last.reused_tokens:
+                reused = self.tr("{reused} tokens kept from the last run, {computed} computed").format(
+                    reused=count_text(last.reused_tokens), computed=count_text(last.done_tokens - last.reused_tokens)
+                )
+                rows.append(Fact(self.tr("Of these"), reused, MEASURED))
+        if (kept := self.store.cache_kept) is not None:
+            held = self.tr("{size} for {count} tokens").format(
+                size=bytes_text(kept.bytes), count=count_text(kept.tokens)
+            )
+            rows.append(Fact(self.tr("Kept for the next run"), held, MEASURED))
         return [*rows, *self._token_rows(self._layers_of)]
 
     def _layers_of(self, token: TokenEvent) -> list[Fact]:

@@ -85,6 +85,7 @@ class RunStore(QObject):
         self.described_machine = ("2x24", 64.0)  # GPUs and CPU memory in GB, as the planners' inputs stand
         self.readings: list[ev.MemoryReading] = []
         self.error: ev.EngineError | None = None
+        self.cache_kept: ev.CacheKept | None = None  # between runs
         self.activity = "idle"  # "idle", "loading", "prefill", "decode", "paused"
         self.stage = ""  # the box of the pipeline strip that is at work
         self._selected: int | None = None  # None: follow the newest
@@ -114,6 +115,7 @@ class RunStore(QObject):
                 if self.activity != "paused":
                     self.activity = "decode"
             case ev.RunStart():
+                self.cache_kept = None  # the run has it
                 run = Run(event, self.facts)
                 self.runs.append(run)
                 self._by_key[run.key] = run
@@ -131,6 +133,8 @@ class RunStore(QObject):
             case ev.SettingsChanged():
                 if run := self._by_key.get((event.run_id, event.lane)):
                     run.changes.append(event)
+            case ev.CacheKept():
+                self.cache_kept = event if event.bytes else None
             case ev.RunEnd():
                 run = self._by_key.get((event.run_id, event.lane))
                 if run is None or run.end is not None:
@@ -151,7 +155,7 @@ class RunStore(QObject):
                 self.facts, self.load_progress = event.facts, None
                 self.activity, self.stage = "idle", ""
             case ev.Unloaded():
-                self.facts = None
+                self.facts = self.cache_kept = None
                 if self.activity != "loading":  # else it made room for the model that is being loaded
                     self.load_stages = {}
                     self.activity, self.stage = "idle", ""

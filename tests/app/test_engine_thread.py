@@ -355,3 +355,32 @@ def test_nothing_starts_after_the_engine_was_closed(engine, folder):
     engine.close()
     assert not engine.run(Request(0, "ab"))
     assert engine.busy == ""
+
+
+def test_a_second_run_of_the_same_prompt_begins_from_the_kept_cache_until_that_is_switched_off(
+    make_window, until, tmp_path
+):
+    window = make_window(visit=str(tmp_path), max_new_tokens=4, sampling={"temperature": 0})
+    window.start()
+    until(lambda: window.store.facts is not None and not window.engine.busy)
+
+    def run():
+        window.start_run()
+        until(lambda: not window.engine.busy and window.store.current is not None)
+        return window.store.current.prefill[-1]
+
+    assert run().reused_tokens == 0
+    assert window.store.cache_kept.bytes > 0
+    again = run()
+    assert again.reused_tokens == again.total_tokens - 1
+    window.show_box("layers")
+    window.box_view.refresh()
+    names = [fact.name for fact in window.box_view.rows()]
+    assert "Of these" in names
+    assert "Kept for the next run" in names
+    window.keep_cache_action.trigger()
+    until(lambda: window.store.cache_kept is None)
+    assert not window.preferences.keep_cache
+    assert run().reused_tokens == 0
+    assert window.store.cache_kept is None
+    assert window.close()
