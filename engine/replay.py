@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.errors import FileRefused
-from engine.events import CacheKept, Event, MemoryReading, PrefillProgress, RunEnd, RunStart, SessionFacts, TokenEvent, Unloaded
+from engine.events import (
+    CacheKept,
+    Event,
+    MemoryReading,
+    PrefillProgress,
+    RunEnd,
+    RunStart,
+    SessionFacts,
+    TokenEvent,
+    Unloaded,
+)
 from engine.file_names import create_new
 from engine.replay_lines import DAMAGED, KINDS, Reader, built, header_line, line_of, seed_value
 from engine.settings import Request, SamplingSettings
