@@ -278,6 +278,8 @@ class MainWindow(QMainWindow):
                 self.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
             self.store.set_activity("loading")
+        elif busy == "xray":
+            self.store.set_activity("x-ray")
 
     # ---------------------------------------------------------------- running
 

@@ -21,7 +21,7 @@ def device_words(device: str) -> str:
 
 
 class ModelChip(QAbstractButton):
-    """Name, and precision · device · memory measured; while loading, how far it is."""
+    """Name, and precision · device · memory measured; while loading or comparing, how far it is."""
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,6 +43,12 @@ class ModelChip(QAbstractButton):
                 share = min(100, progress.done_bytes * 100 // progress.total_bytes)
                 return self.tr("Loading…"), self.tr("{stage} · {percent}%").format(stage=progress.stage, percent=share)
             return self.tr("Loading…"), progress.stage if progress is not None else ""
+        if store.activity == "x-ray":
+            step, does = store.xray, {"read": self.tr("reading"), "decode": self.tr("writing")}
+            if step is None:
+                return self.tr("Precision x-ray…"), self.tr("starting…")
+            precision = step.precision or self.tr("as in the files")
+            return self.tr("Precision x-ray…"), f"{precision} · {does.get(step.stage, self.tr('loading'))}"
         facts = store.facts
         if facts is None:
             return self.tr("No model"), self.tr("click to choose one")

@@ -28,7 +28,7 @@ from widgets.model_chip import ModelChip, device_words
 from widgets.panel import ElidedLabel, Panel
 from widgets.placement_dialog import PlacementDialog
 from widgets.planner_view import PlannerDialog
-from widgets.run_store import RunStore
+from widgets.run_store import RUNNING, RunStore
 from widgets.small import SmallText
 
 __all__ = ["ModelChip", "ModelPanel"]
@@ -277,7 +277,7 @@ class ModelPanel(Panel):
         if state == self._shown:
             return
         self._shown = state
-        loading, running = store.activity == "loading", store.activity in ("prefill", "decode", "paused")
+        loading, running = store.activity == "loading", store.activity in RUNNING
         self.cancel_button.setVisible(loading)
         self.load_button.setVisible(not loading)
         self.unload_button.setVisible(store.facts is not None and not loading)
@@ -285,6 +285,8 @@ class ModelPanel(Panel):
         self.load_button.setToolTip(
             self.tr("Load this model; the run that goes on is stopped, its text stays.")
             if running
+            else self.tr("Load this model; the precision x-ray that goes on is broken off.")
+            if store.activity == "x-ray"
             else self.tr("Load this model as chosen above")
         )
         self.unload_button.setEnabled(not running)

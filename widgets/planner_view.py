@@ -26,11 +26,10 @@ from widgets.fields import NumberField
 from widgets.format import bytes_text
 from widgets.panel import ElidedLabel
 from widgets.plan_picture import PlanPicture
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallText
 
 ASK_AFTER_MS = 150
-BUSY = ("loading", "prefill", "decode", "paused")
 # Memory as the cards' driver reports it, in MiB: a little less than their names say.
 CARDS = (
     ("Tesla T4", 15360),

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout
 from widgets import theme
 from widgets.format import number_text
 from widgets.panel import ElidedLabel
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RUNNING, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 
 SLOWEST_S = 2.0
@@ -128,11 +128,13 @@ class RunControls(QWidget):
     def refresh(self) -> None:
         """Buttons as the store's activity allows."""
         activity, loaded = self.store.activity, self.store.facts is not None
-        running = activity in ("prefill", "decode", "paused")
+        running = activity in RUNNING
         paused = activity == "paused"
         no_model = self.tr("No model is loaded yet.")
         if activity == "loading":
             no_model = self.tr("The model is still loading.")
+        elif activity == "x-ray":
+            no_model = self.tr("A precision x-ray goes on.")
         going = self.tr("A run goes on already.")
         may_start = loaded and activity == "idle"
         nothing = self.tr("Nothing is running.")
@@ -160,7 +162,7 @@ class RunControls(QWidget):
         self.pause_button.setAccessibleName(self.tr("Go on") if paused else self.tr("Pause"))
         self._set(
             self.stop_button,
-            running or activity == "loading",
+            activity in BUSY,
             self.tr("Stop within one token; what is written stays (Ctrl+.)"),
             nothing,
         )

@@ -16,6 +16,8 @@ from engine import events as ev
 from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
+RUNNING = ("prefill", "decode", "paused")
+BUSY = ("loading", *RUNNING, "x-ray")  # activities during which the engine answers no question
 READINGS_KEPT = 3600  # one an half second: half an hour
 
 
@@ -86,7 +88,8 @@ class RunStore(QObject):
         self.readings: list[ev.MemoryReading] = []
         self.error: ev.EngineError | None = None
         self.cache_kept: ev.CacheKept | None = None  # between runs
-        self.activity = "idle"  # "idle", "loading", "prefill", "decode", "paused"
+        self.activity = "idle"  # or one of BUSY
+        self.xray: ev.XrayProgress | None = None  # where the x-ray that goes on stands
         self.stage = ""  # the box of the pipeline strip that is at work
         self._selected: int | None = None  # None: follow the newest
         self._hovered: int | None = None
@@ -156,9 +159,11 @@ class RunStore(QObject):
                 self.activity, self.stage = "idle", ""
             case ev.Unloaded():
                 self.facts = self.cache_kept = None
-                if self.activity != "loading":  # else it made room for the model that is being loaded
+                if self.activity not in ("loading", "x-ray"):  # else it made room for what is loaded next
                     self.load_stages = {}
                     self.activity, self.stage = "idle", ""
+            case ev.XrayProgress():
+                self.xray = event
             case ev.EngineError():
                 self.error = event
                 self.load_progress = None
@@ -181,6 +186,7 @@ class RunStore(QObject):
     def set_activity(self, activity: str) -> None:
         """Paused and back, or idle after a cancelled load: known to whoever pressed the button, not to the engine."""
         self.activity = activity
+        self.xray = None
         if activity == "idle":
             self.stage, self.load_progress = "", None
         self.mark()

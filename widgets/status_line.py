@@ -106,6 +106,7 @@ class StatusLine(QWidget):
             "prefill": self.tr("Reading the prompt"),
             "decode": self.tr("Writing"),
             "paused": self.tr("Paused"),
+            "x-ray": self.tr("Precision x-ray runs"),
         }
         if activity in words:
             return words[activity]

@@ -136,3 +136,17 @@ def test_the_packing_of_the_model_panel_is_used_and_remembered(opened, click, un
     assert "no double quantisation, computes in float32" in found.other.words
     assert window.preferences.double_quantisation is False
     assert window.engine.loaded_plan.precision is None  # float32 was loaded before, and stayed
+
+
+def test_the_main_window_says_what_goes_on_and_stops_it(opened, click, until):
+    window, view, _events = opened()
+    click(view.run_button)
+    until(lambda: window.store.xray is not None and window.chip.lines()[0] == "Precision x-ray…")
+    assert window.chip.lines()[1].split(" · ")[0] in ("float32", "bfloat16")
+    window.status_line.refresh()
+    assert window.status_line.state == "Precision x-ray runs"
+    assert not window.sampling_panel.controls.run_button.isEnabled()
+    click(window.sampling_panel.controls.stop_button)
+    until(lambda: not window.engine.busy and window.store.facts is not None)
+    until(lambda: window.chip.lines()[0] == "tiny-llama")
+    assert window.store.activity == "idle"

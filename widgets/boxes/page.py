@@ -14,10 +14,8 @@ from widgets.banner import sentence_of
 from widgets.format import duration_text, plain_tooltip
 from widgets.inside import Subject
 from widgets.panel import ElidedLabel
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
-
-BUSY = ("loading", "prefill", "decode", "paused")
 
 
 class Page(QWidget):
@@ -68,12 +66,12 @@ class Page(QWidget):
         if self.store.activity == "loading":
             self.say(self.tr("A model is being loaded: this stands here as soon as its blueprint has been read."))
         elif self.store.activity in BUSY:
-            self.say(self.tr("A run goes on: this is read from the files once it has ended."))
+            self.say(self.tr("The engine is at work: this is read from the files once it is free."))
         else:
             self.say(self.tr("reading…"))
 
     def say_nothing(self) -> None:
-        if self.store.activity == "loading":
+        if self.store.activity in ("loading", "x-ray"):
             self.say_waiting()
             return
         self.say(self.tr("No model is chosen. Choose one (Ctrl+L): this stands here before it is loaded."))

@@ -27,14 +27,14 @@ from engine.events import (
 )
 from engine.settings import EstimateQuestion, OffloadQuestion, StopAsking
 from widgets.banner import sentence_of
-from widgets.boxes.page import BUSY, Page
+from widgets.boxes.page import Page
 from widgets.format import bytes_text, count_text, duration_text
 from widgets.ledger_panel import LedgerPanel
 from widgets.ledger_view import LedgerView
 from widgets.model_chip import device_words
 from widgets.plan_picture import PlanPicture
 from widgets.planner_view import PlannerView
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
 
 

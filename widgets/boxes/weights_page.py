@@ -23,11 +23,11 @@ from engine.events import EngineError, Histogram, HistogramQuestion, ShardRead, 
 from widgets import theme
 from widgets.banner import sentence_of
 from widgets.boxes.histogram_view import HistogramView
-from widgets.boxes.page import BUSY, Page, copy_button
+from widgets.boxes.page import Page, copy_button
 from widgets.boxes.tensor_table import TensorTable
 from widgets.format import bytes_text, count_text, duration_text
 from widgets.inside import Subject
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallText
 
 BAR = 4.0
@@ -263,7 +263,7 @@ class WeightsPage(Page):
             self.histogram.hide()
             self._say_why(sentence_of(found))
         elif self.store.activity in BUSY:
-            self._say_why(self.tr("A run goes on: the numbers are counted once it has ended."))
+            self._say_why(self.tr("The engine is at work: the numbers are counted once it is free."))
         else:
             self._say_why(self.tr("counting…"))
 
