@@ -96,19 +96,6 @@ def _unknown_family(family: str, made_with: object) -> CannotLoad:
     )
 
 
-def quantisation_method(raw: dict[str, Any]) -> str:
-    """The quantisation that config.json names, "" for none."""
-    told = raw.get("quantization_config")
-    if not isinstance(told, dict):
-        inner = raw.get("text_config")
-        told = inner.get("quantization_config") if isinstance(inner, dict) else None
-    if not isinstance(told, dict):
-        return ""
-    if told.get("load_in_8bit") or told.get("load_in_4bit"):
-        return "bitsandbytes"
-    return str(told.get("quant_method") or "without a name")
-
-
 def refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
     """Encoders, models with two halves, and models that want pictures (LOD-2, LOD-28)."""
     from transformers.models.auto import modeling_auto as auto
