@@ -130,6 +130,7 @@ def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> Model
         widest_layer=blueprint.widest_layer,
         context_tokens=blueprint.context_tokens,
         buffer_bytes=skeleton.buffer_bytes,
+        buffer_numbers=skeleton.buffer_numbers,
         precisions=tuple(precisions),
         cache=skeleton.cache,
         parts=tuple(ModelPart(name, layers[name], tuple(sizes)) for name, sizes in parts.items()),

@@ -113,12 +113,13 @@ class ModelSizes:
     vocab_size: int
     widest_layer: int
     context_tokens: int  # 0: no limit known
-    buffer_bytes: int
+    buffer_bytes: int  # tables that are no weights and keep their type
     precisions: tuple[PrecisionSizes, ...]
     cache: tuple[CacheLayer, ...] | None  # None: not predictable
     parts: tuple[ModelPart, ...] = ()
     notes: tuple[str, ...] = ()  # of the model, whatever is asked of it
     default_precision: str = ""  # what a load without a wish takes
+    buffer_numbers: int = 0  # in tables that take the model's type, such as Gemma's scale
 
     def weights(self, precision: str) -> PrecisionSizes:
         """Raises KeyError for a precision that was not worked out."""
@@ -130,6 +131,9 @@ class ModelSizes:
     def element_bytes(self, precision: str) -> int:
         """Bytes of one number of the cache and of what is worked on."""
         return ELEMENT_BYTES[self.weights(precision).float_dtype]
+
+    def buffers(self, precision: str) -> int:
+        return self.buffer_bytes + self.buffer_numbers * self.element_bytes(precision)
 
     def kv_bytes(self, precision: str, context_tokens: int, lanes: int = 1) -> int | None:
         return kv_bytes_of(self.cache, context_tokens, self.element_bytes(precision), lanes)
@@ -159,7 +163,7 @@ class ModelSizes:
         """All bytes besides the libraries; where the cache is not predictable, without it."""
         return (
             self.weights(precision).total_bytes
-            + self.buffer_bytes
+            + self.buffers(precision)
             + (self.kv_bytes(precision, context_tokens, lanes) or 0)
             + self.state_bytes(precision, lanes)
             + self.logits_bytes(precision, lanes)
@@ -170,8 +174,8 @@ class ModelSizes:
         """The predicted parts; they add up to `need`."""
         sizes = self.weights(precision)
         parts = [LedgerPart(name, size) for name, size in sizes.parts if size]
-        if self.buffer_bytes:
-            parts.append(LedgerPart("buffers", self.buffer_bytes, note="Tables that are no weights, such as rotary's."))
+        if size := self.buffers(precision):
+            parts.append(LedgerPart("buffers", size, note="Tables that are no weights, such as rotary's."))
         cache = self.kv_bytes(precision, context_tokens, lanes)
         parts.append(LedgerPart("kv_cache", cache, note=self._cache_note()))
         if states := self.state_bytes(precision, lanes):

@@ -49,7 +49,8 @@ class Skeleton:
     cache: tuple[CacheLayer, ...] | None
     tied: bool  # the head and the embedding are one tensor
     float32_kept: dict[str, frozenset[str]]  # by the type asked for: the parameters that stay float32 all the same
-    buffer_bytes: int
+    buffer_bytes: int  # of those that keep their type
+    buffer_numbers: int  # in those that take the model's
 
     @property
     def parameters(self) -> int:
@@ -65,11 +66,12 @@ def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
     """The empty model of a transformers config. Raises CannotLoad if the config describes no buildable model."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
     config = type(config).from_dict(config.to_dict())  # building writes into it
     config._experts_implementation = "batched_mm"  # the one that looks at no numbers, so that it runs when empty
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), no_init_weights():
             model = AutoModelForCausalLM.from_config(
                 config, attn_implementation="eager", dtype=torch.bfloat16, trust_remote_code=trust_remote_code
             )
@@ -89,7 +91,8 @@ def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
         cache=_remembered_cache_layers(model),
         tied=head is not None and getattr(head, "weight", None) is getattr(table, "weight", 0),
         float32_kept={name: _float32_kept(model, tensors, name) for name in ("bfloat16", "float16")},
-        buffer_bytes=sum(buffer.numel() * buffer.element_size() for buffer in model.buffers()),
+        buffer_bytes=sum(b.numel() * b.element_size() for b in model.buffers() if b.dtype != torch.bfloat16),
+        buffer_numbers=sum(b.numel() for b in model.buffers() if b.dtype == torch.bfloat16),
     )
 
 

@@ -94,7 +94,7 @@ def test_each_precision_loads_and_weighs_what_was_predicted(original, precision)
 @pytest.mark.parametrize("family", ["gpt2", "gemma3_text"])
 def test_families_weigh_what_was_predicted(family, tmp_path):
     folder = tiny_folder(tmp_path / family, family)
-    for precision in ("int8", "nf4"):
+    for precision in ("float32", "bfloat16", "int8", "nf4"):
         session = loaded(folder, precision=precision)
         both = [(p.predicted_bytes, p.measured_bytes) for p in session.facts.ledger if p.measured_bytes is not None]
         session.close()
