@@ -40,6 +40,7 @@ class TensorEntry:
     dtype: str  # as in the file: "F32", "BF16", ...
     shape: tuple[int, ...]
     bytes: int
+    begin: int = 0  # where its numbers begin in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def read_header(file: Path) -> list[TensorEntry]:
             size=f"{size:,}",
             expected=f"{length + 8:,}",
         )
-    entries = _entries(file, _header_json(file, length))
+    entries = _entries(file, _header_json(file, length), 8 + length)
     end = 0
     for entry, begin, stop in entries:
         if begin != end or stop < begin:
@@ -251,7 +252,7 @@ def _header_json(file: Path, length: int) -> dict:
     return header
 
 
-def _entries(file: Path, header: dict) -> list[tuple[TensorEntry, int, int]]:
+def _entries(file: Path, header: dict, data_begin: int) -> list[tuple[TensorEntry, int, int]]:
     entries = []
     for name, told in header.items():
         if name == "__metadata__":
@@ -271,7 +272,8 @@ def _entries(file: Path, header: dict) -> list[tuple[TensorEntry, int, int]]:
                 dtype=str(dtype)[:40],
                 tensor=name,
             )
-        entries.append((TensorEntry(name, file, dtype, shape, prod(shape) * BITS[dtype] // 8), begin, stop))
+        size = prod(shape) * BITS[dtype] // 8
+        entries.append((TensorEntry(name, file, dtype, shape, size, data_begin + begin), begin, stop))
     return sorted(entries, key=lambda item: (item[1], item[2]))
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from engine.blueprint import FLOATS, Blueprint, read_blueprint
@@ -285,6 +286,8 @@ class _Watch:
         self.stages, self.files, self.clock = stages, files, clock
         self.damage = Damage()
         self.steps = 0
+        self._looked_over: set[Path] = set()
+        self._done, self._told_at = 0, 0.0
 
     def hook(self, factory: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
         """What transformers' progress bars become. Only the loader's own hands over its parameters."""
@@ -293,45 +296,45 @@ class _Watch:
         return factory(*args, **kwargs)
 
     def watched(self, parameters: Any) -> Iterator[Any]:
-        stages, total = self.stages, max(1, len(parameters))
-        done, told_at = 0, 0.0
-        handles: dict[str, Any] = {}
-        try:
-            for self.steps, item in enumerate(parameters):
-                if stages.control.cancelled():
-                    raise Cancelled
-                name, mapping = item
-                done = self._read(mapping, handles, done, total)
-                if (now := time.perf_counter()) - told_at > EMIT_EVERY_S:
-                    told_at = now
-                    stages.tell(min(done, stages.total_bytes), name)
-                yield item
-            if stages.control.cancelled():
-                raise Cancelled
-            self.clock.end()
-        finally:
-            handles.clear()
-        stages.begin("placement")
+        share = self.stages.total_bytes // max(1, len(parameters))
+        for self.steps, item in enumerate(parameters):
+            name, mapping = item
+            self._read(name, mapping, share)
+            yield item
+        self._look_for_stop()
+        self.clock.end()
+        self.stages.begin("placement")
 
-    def _read(self, mapping: Any, handles: dict[str, Any], done: int, total: int) -> int:
-        """Looks at the tensors that this parameter is made of. Returns the bytes read so far."""
+    def _look_for_stop(self) -> None:
+        if self.stages.control.cancelled():
+            raise Cancelled
+
+    def _read(self, name: str, mapping: Any, share: int) -> None:
+        """What this parameter is made of comes next: the files that it is the first to need are looked over."""
+        self._look_for_stop()
         tensors = self.files.tensors if self.files else {}
         sources = [
-            name for names in getattr(mapping, "layer_targets", {}).values() for name in names if name in tensors
+            tensors[source]
+            for names in getattr(mapping, "layer_targets", {}).values()
+            for source in names
+            if source in tensors
         ]
-        self.clock.step([tensors[name] for name in sources], self.stages.total_bytes // total)
-        if not sources:
-            return done + self.stages.total_bytes // total
-        from safetensors import safe_open
+        if not sources:  # a pickle or GGUF file, whose tensors are not known apart
+            self.clock.step([], share)
+            self._tell(name, share)
+        for file in dict.fromkeys(source.file for source in sources):
+            if file not in self._looked_over:
+                self._looked_over.add(file)
+                for stretch in self.damage.look_over([entry for entry in tensors.values() if entry.file == file]):
+                    self.clock.step(stretch)
+                    self._tell(stretch[-1].name, sum(entry.bytes for entry in stretch))
+                    self._look_for_stop()
 
-        for name in sources:
-            entry = tensors[name]
-            key = str(entry.file)
-            if key not in handles:
-                handles[key] = safe_open(key, framework="pt")
-            self.damage.look(name, handles[key].get_tensor(name))
-            done += entry.bytes
-        return done
+    def _tell(self, name: str, more_bytes: int) -> None:
+        self._done += more_bytes
+        if (now := time.perf_counter()) - self._told_at > EMIT_EVERY_S:
+            self._told_at = now
+            self.stages.tell(min(self._done, self.stages.total_bytes), name)
 
 
 def _from_pretrained(

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from engine.errors import CannotLoad
@@ -64,11 +65,17 @@ class Skeleton:
 
 def build_skeleton(config: Any, trust_remote_code: bool = False) -> Skeleton:
     """The empty model of a transformers config. Raises CannotLoad if the config describes no buildable model."""
+    return _built(json.dumps(config.to_dict(), sort_keys=True, default=str), type(config), trust_remote_code)
+
+
+@lru_cache(maxsize=4)
+def _built(config_json: str, kind: type, trust_remote_code: bool) -> Skeleton:
+    """Remembered, since an estimate and the load after it look at the same model."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.initialization import no_init_weights
 
-    config = type(config).from_dict(config.to_dict())  # building writes into it
+    config: Any = kind.from_dict(json.loads(config_json))
     config._experts_implementation = "batched_mm"  # the one that looks at no numbers, so that it runs when empty
     try:
         with torch.device("meta"), no_init_weights():

@@ -61,27 +61,43 @@ def _missing(folder: Path) -> CannotLoad:
 
 def _compared(tokenizer: Any, blueprint: Blueprint) -> list[str]:
     """Notes on a tokenizer that differs from the model. Raises CannotLoad where its ids would be out of range."""
-    vocabulary = tokenizer.get_vocab()
     rows = blueprint.vocab_size
-    added = set(tokenizer.get_added_vocab())
-    plain = [i for word, i in vocabulary.items() if word not in added]
-    if not plain:
+    added: dict[str, int] = tokenizer.get_added_vocab()
+    known, largest = _plain_ids(tokenizer, added)
+    if not known:
         raise _missing(blueprint.located.folder)
-    if max(plain) >= rows:
+    if largest >= rows:
         raise CannotLoad(
             "The tokenizer knows {tokens} tokens, the model's embedding has {rows} rows: they do not belong together.",
             "Take tokenizer and weights of the same model.",
-            tokens=f"{max(plain) + 1:,}",
+            tokens=f"{largest + 1:,}",
             rows=f"{rows:,}",
         )
     notes = []
-    if beyond := sorted(word for word in added if vocabulary.get(word, 0) >= rows):
+    if beyond := sorted(word for word, token_id in added.items() if token_id >= rows):
         names = ", ".join(beyond[:3])
         notes.append(f"The tokenizer's {names} lie beyond the model's embedding; a prompt that holds them is refused.")
-    notes += _size_note(len(vocabulary), rows)
-    notes += _special_notes(tokenizer, blueprint, max(vocabulary.values()))
+    notes += _size_note(len(tokenizer), rows)
+    notes += _special_notes(tokenizer, blueprint, max(largest, *added.values(), 0))
     notes += _round_trip_notes(tokenizer)
     return notes
+
+
+def _plain_ids(tokenizer: Any, added: dict[str, int]) -> tuple[int, int]:
+    """How many tokens there are besides the added ones, and the largest of their ids."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        count = backend.get_vocab_size(with_added_tokens=False)
+        # Ids without a gap, as nearly always, end where they are as many as they should be; the whole vocabulary as
+        # Python's strings takes 40 ms, a tenth of a load.
+        if (
+            count
+            and backend.id_to_token(count - 1) is not None
+            and (count in added.values() or not backend.id_to_token(count))
+        ):
+            return count, count - 1
+    plain = [token_id for word, token_id in tokenizer.get_vocab().items() if word not in added]
+    return len(plain), max(plain, default=-1)
 
 
 def _size_note(tokens: int, rows: int) -> list[str]:
