@@ -33,8 +33,8 @@ class Trust(QObject):
             self._window.load(allowed(event))
             return
         if isinstance(event.error, EngineError):  # stands there until the answer, and after a no
-            self._window.store.take(event.error)
-            self._window.engine_event(event.error)
+            self._window.store.take(event.error)  # the model panel shows it
+            self._window.show_model_panel()
         if self.dialog is not None:
             self.dialog.reject()
         self.dialog = TrustDialog(event, self._window)

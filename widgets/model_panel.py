@@ -58,6 +58,7 @@ class ModelPanel(Panel):
         self._estimate_of = ""  # the model that the estimate is about, as LoadPlan takes it
         self._shown: tuple = ()
         self._followed: SessionFacts | None = None  # the loaded model that the picker was set to
+        self._failed: tuple[EngineError | None, str] = (None, "")  # and the model that was chosen then
 
         self._build_choice()
         self._build_acts()
@@ -303,7 +304,7 @@ class ModelPanel(Panel):
         if facts is None:
             return
         for at, choice in enumerate(self._all()):
-            if facts.model_path == choice.model or (choice.name == facts.name and choice.kind != "folder"):
+            if _is_of(choice, facts):
                 self.picker.setCurrentIndex(at)
                 self._estimate = None
                 return
@@ -331,8 +332,10 @@ class ModelPanel(Panel):
         self.about.setText(" · ".join(parts) if parts else choice.model)
 
     def _show_error(self) -> None:
-        error = self.store.error
-        shown = error is not None and error.during == "load"
+        error, chosen = self.store.error, self._chosen_model()
+        if error is not self._failed[0]:
+            self._failed = (error, chosen)
+        shown = error is not None and error.during == "load" and chosen == self._failed[1]
         for part in (self.error, self.fix, self.retry_button):
             part.setVisible(shown)
         if error is not None and shown:
@@ -342,14 +345,17 @@ class ModelPanel(Panel):
 
     def _is_loaded(self, facts: SessionFacts) -> bool:
         """True where the figures on show are the loaded model's: nothing else was chosen since."""
-        return self._estimate is None or self._estimate.model in (facts.name, facts.model_path)
+        if self._estimate is not None:
+            return self._estimate.model in (facts.name, facts.model_path)
+        chosen = [choice for choice in self._all() if choice.model == self._chosen_model()]
+        return not self._estimate_problem or any(_is_of(choice, facts) for choice in chosen)
 
     def _show_ledger(self) -> None:
         facts, estimate = self.store.facts, self._estimate
         same = facts is not None and self._is_loaded(facts)
         if same and estimate is not None and facts is not None and estimate.precision != facts.precision:
             same = False
-        if facts is not None and (same or estimate is None):
+        if facts is not None and same:
             self._show_measured(facts)
         elif estimate is not None:
             self._show_predicted(estimate)
@@ -386,3 +392,8 @@ class ModelPanel(Panel):
     def _hide_empty(self) -> None:
         for label in (self.ledger_title, self.fits, self.stages, self.notes):
             label.setVisible(bool(label.text()))
+
+
+def _is_of(choice: ModelChoice, facts: SessionFacts) -> bool:
+    """Whether a loaded model is the one that a row of the picker stands for."""
+    return facts.model_path == choice.model or (choice.name == facts.name and choice.kind != "folder")

@@ -260,7 +260,7 @@ def test_a_head_that_is_not_there_can_be_tied(loaded, until, click, tmp_path):
     window.load(LoadPlan(str(folder)))
     until(lambda: window.trust.dialog is not None and not window.engine.busy)
     assert window.engine.worker.session is session
-    assert "lm_head.weight is not in the files" in window.banner.text
+    assert "lm_head.weight is not in the files" in window.model_panel.error.text()
     assert not window.trust.dialog.files.isVisible()
     click(window.trust.dialog.yes)
     until(lambda: window.store.facts is not None and window.store.facts.model_path == str(folder))
@@ -281,7 +281,8 @@ def test_enter_and_escape_never_allow(loaded, until, qtbot, pickled):
         assert end.args == [QDialog.DialogCode.Rejected]
         assert window.trust.dialog is None
         assert window.store.facts is before
-        assert "pickle" in window.banner.text
+        until(lambda: "pickle" in window.model_panel.error.text())  # once: the banner does not say it too
+        assert not window.banner.isVisible()
 
 
 def test_a_models_code_is_shown_and_a_yes_is_remembered_for_these_files_only(loaded, until, click, tmp_path):

@@ -230,3 +230,20 @@ def test_the_chip_names_model_precision_device_and_measured_weights(qtbot, store
     assert chip.lines() == ("SmolLM2-135M-Instruct", "bfloat16 · GPU 0 + CPU + disk · 269 MB measured")
     with qtbot.waitSignal(chip.clicked):
         QTest.keyClick(chip, Qt.Key.Key_Space)
+
+
+def test_what_is_wrong_with_one_model_never_stands_under_another(panel, store):
+    store.take(ev.Loaded(facts()))
+    panel.refresh()
+    panel.choose("models/qwen")
+    store.take(ev.EngineError("The files are broken.", "Download them again.", 3, "load"))
+    panel.refresh()
+    assert panel.error.text() == "The files are broken."
+    assert not panel.error.isHidden()
+    panel.set_estimate(ev.EngineError("It needs code of its own.", "Read it.", 3, "estimate"))
+    assert panel.fits.text() == "It needs code of its own. Read it."  # and not the loaded model's figures
+    assert panel.ledger_title.isHidden()
+    panel.picker.setCurrentIndex(panel.picker.findData("default"))
+    panel.picker.activated.emit(panel.picker.currentIndex())
+    assert panel.error.isHidden()
+    assert "loaded on" in panel.fits.text()
