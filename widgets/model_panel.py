@@ -58,6 +58,7 @@ class ModelPanel(Panel):
         self._estimate_of = ""  # the model that the estimate is about, as LoadPlan takes it
         self._shown: tuple = ()
         self._followed: SessionFacts | None = None  # the loaded model that the picker was set to
+        self._by_hand = False  # somebody chose since: a list of models that comes in moves the picker no more
         self._failed: tuple[EngineError | None, str] = (None, "")  # and the model that was chosen then
 
         self._build_choice()
@@ -104,7 +105,7 @@ class ModelPanel(Panel):
         self.options = LoadOptions()
         self.body.addWidget(self.options)
 
-        self.picker.activated.connect(self._choice_changed)
+        self.picker.activated.connect(self._picked)
         self.options.changed.connect(self._choice_changed)
         self.options.packing_changed.connect(self._packing_changed)
         self.options.table_wanted.connect(self.open_table)
@@ -156,7 +157,8 @@ class ModelPanel(Panel):
         """The models that are on this computer."""
         self._choices = list(choices)
         self._fill_picker(self._chosen_model())
-        self._followed = None
+        if not self._by_hand:
+            self._followed = None
         self.refresh()
 
     def choose(self, model: str) -> None:
@@ -164,6 +166,7 @@ class ModelPanel(Panel):
         if model not in [choice.model for choice in self._all()]:
             kind = "gguf" if model.lower().endswith(".gguf") else "folder"
             self._opened.append(ModelChoice(Path(model).name or model, model, kind, 0))
+        self._by_hand = True
         self._fill_picker(model)
 
     def plan(self) -> LoadPlan | None:
@@ -224,6 +227,10 @@ class ModelPanel(Panel):
         shown = self._estimate.precision if self._estimate is not None else wish[0]
         if wish[0] != shown and self.options.precision.choose(wish[0]):
             self._choice_changed()
+
+    def _picked(self) -> None:
+        self._by_hand = True
+        self._choice_changed()
 
     def _choice_changed(self) -> None:
         known = self._estimate if self._estimate_of == self._chosen_model() else None
@@ -303,6 +310,7 @@ class ModelPanel(Panel):
         self._followed = facts
         if facts is None:
             return
+        self._by_hand = False
         for at, choice in enumerate(self._all()):
             if _is_of(choice, facts):
                 self.picker.setCurrentIndex(at)

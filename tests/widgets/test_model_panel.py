@@ -247,3 +247,22 @@ def test_what_is_wrong_with_one_model_never_stands_under_another(panel, store):
     panel.picker.activated.emit(panel.picker.currentIndex())
     assert panel.error.isHidden()
     assert "loaded on" in panel.fits.text()
+
+
+def test_a_list_of_models_that_comes_in_later_leaves_what_was_chosen(panel, store):
+    store.take(ev.Loaded(facts()))
+    panel.refresh()
+    panel.set_choices([SMALL, CHINESE])
+    assert panel.plan().model == "default"  # the loaded one, while nobody chose
+    panel.choose("/models/opened")
+    panel.set_choices([SMALL, CHINESE])
+    panel.refresh()
+    assert panel.plan().model == "/models/opened"
+    panel.picker.setCurrentIndex(panel.picker.findData("models/qwen"))
+    panel.picker.activated.emit(panel.picker.currentIndex())
+    panel.set_choices([CHINESE, SMALL])
+    panel.refresh()
+    assert panel.plan().model == "models/qwen"
+    store.take(ev.Loaded(facts()))
+    panel.refresh()
+    assert panel.plan().model == "default"
