@@ -26,6 +26,8 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsQuestion,
     WeightsTable,
 )
+from engine.redecided import Redecided as Redecided  # views import what the engine says from here
+from engine.redecided import Tail
 from engine.settings import PlanWish, SamplingSettings
 from engine.sizes import NOT_WEIGHTS, DeviceLimit, ModelSizes
 from engine.sizes import FitAnswer as FitAnswer  # views import what the engine says from here
@@ -328,6 +330,7 @@ class TokenEvent:
     kv_allocated_bytes: int
     context_used_tokens: int  # prompt and written, this token included
     stop_cut: bool = False  # a stop string began inside this token or earlier
+    tail: Tail | None = None  # what is kept beyond the candidates; None: an older file
 
     @property
     def surprise_nats(self) -> float:
@@ -445,6 +448,40 @@ class EngineError:
     fix_template: str = ""
     fields: tuple[tuple[str, str], ...] = ()
     trace: str = ""  # for the log
+
+
+@dataclass(frozen=True, slots=True)
+class KernelProgress:
+    """Where a comparison of kernels stands."""
+
+    words: str
+    done: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One choice, measured. The error is against the first row, transformers' own forward on the same weights."""
+
+    name: str
+    words: str
+    step_ms: float = 0.0  # of one lane, median
+    lanes_ms: float = 0.0  # of eight lanes at once
+    packing_s: float = 0.0  # packing and compiling
+    kl_nats: float = 0.0  # per token, mean
+    same_first: float = 1.0  # share of tokens with the same first choice
+    error: str = ""  # why it cannot be had
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSurvey:
+    """Every kernel and attention over the same text, with the loaded model on this machine."""
+
+    model: str
+    precision: str
+    tokens: int
+    threads: int
+    rows: tuple[KernelRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -842,4 +879,5 @@ Event = (
     | WeightsTable
     | TrustQuestion
     | Answered
+    | KernelProgress
 )

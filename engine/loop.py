@@ -292,6 +292,7 @@ class _Running:
             kv_allocated_bytes=self.kv_allocated_bytes,
             context_used_tokens=len(lane.history.ids),
             stop_cut=lane.stop.matched is not None,
+            tail=decision.tail,
         )
 
     def stop_reason(self, lane: Lane) -> str:

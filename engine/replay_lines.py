@@ -5,6 +5,7 @@ The JSON is strict: numbers that are not finite are null, and null reads back as
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -20,6 +21,7 @@ import numpy as np
 
 from engine import events as ev
 from engine.errors import SettingsRefused
+from engine.redecided import BINS_OF_TAIL, Tail
 from engine.settings import SamplingSettings
 
 KINDS: dict[str, type] = {
@@ -122,7 +124,49 @@ def _token_line(event: ev.TokenEvent) -> str:
         f'"sampling_ms":{_number(event.sampling_ms)},"context_used_tokens":{event.context_used_tokens:d},'
         f'"vocab_size":{event.vocab_size:d},"temperature":{_number(event.temperature)},'
         f'"stop_cut":{"true" if event.stop_cut else "false"},"settings":{_settings_json(event.settings)},'
-        f'"stages":[{stages}],"top":[{top}]{more}}}'
+        f'"stages":[{stages}],"top":[{top}]{more}{_tail_json(event.tail)}}}'
+    )
+
+
+def _tail_json(tail: Tail | None) -> str:
+    if tail is None:
+        return ""
+    return (
+        f',"tail":{{"ids":{_packed(tail.ids.tolist())},"logits":"{_float32s(tail.logits)}","below":{_number(tail.below)},'
+        f'"first_bin":{tail.first_bin:d},"counts":{_packed(tail.counts.tolist())},"masses":"{_float32s(tail.masses)}",'
+        f'"seen_count":{tail.seen_count:d},"seen_mass":{_number(tail.seen_mass)}}}'
+    )
+
+
+def _float32s(values: array) -> str:
+    """Base64 of little-endian float32: half as long as the shortest decimals, and exact."""
+    return base64.b64encode(np.array(values, dtype="<f4").tobytes()).decode()
+
+
+def _floats(text: Any, count: int) -> array:
+    values = np.frombuffer(base64.b64decode(_str(text), validate=True), dtype="<f4")
+    if values.size != count:
+        raise ValueError("the columns are not equally long")
+    return array("f", values.astype(np.float32).tobytes())
+
+
+def _tail(v: Any) -> Tail | None:
+    if v is None:
+        return None
+    ids, counts = array("i", _list(v["ids"])), array("i", _list(v["counts"]))
+    first = _int(v["first_bin"])
+    if not 0 <= first <= first + len(counts) <= BINS_OF_TAIL or any(count < 0 for count in counts):
+        raise ValueError("bins that are not known")
+    below = v["below"]
+    return Tail(
+        ids=ids,
+        logits=_floats(v["logits"], len(ids)),
+        below=-math.inf if below is None else _float(below),
+        first_bin=first,
+        counts=counts,
+        masses=_floats(v["masses"], len(counts)),
+        seen_count=_int(v["seen_count"]),
+        seen_mass=_float(v["seen_mass"]),
     )
 
 
@@ -270,6 +314,7 @@ class Reader:
             kv_allocated_bytes=_int(v["kv_allocated_bytes"]),
             context_used_tokens=_int(v["context_used_tokens"]),
             stop_cut=_bool(v["stop_cut"]),
+            tail=_tail(v.get("tail")),
         )
 
     def _shared(self, text: str) -> str:
