@@ -220,7 +220,7 @@ class Worker(QObject):
             if not job.control.cancelled():
                 from engine.answers import answer
 
-                found = answer(job.question, self.session, job.control)
+                found = answer(job.question, self.session, job.control, self.event.emit)
         except Cancelled:
             pass
         except Exception as error:  # a thread's edge

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
@@ -32,7 +33,7 @@ from app.trust import Trust
 from app.xray import Xrays
 from engine.errors import SettingsRefused
 from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
-from engine.settings import LoadPlan, Request, SamplingSettings
+from engine.settings import KernelWish, LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
 from widgets.box_view import BoxView
@@ -239,7 +240,18 @@ class MainWindow(QMainWindow):
         self.models.refresh()
         preferences = self.preferences
         packing = self.model_panel.options.packing.fields()
-        self.load(LoadPlan(preferences.model, preferences.precision or None, preferences.device_map, **packing))
+        kernel = {"kernel": preferences.kernel or None, "attention": preferences.attention or None}
+        self.load(
+            LoadPlan(preferences.model, preferences.precision or None, preferences.device_map, **packing, **kernel)
+        )
+
+    @Slot(object)
+    def asked_by_box(self, question: object) -> None:
+        """A box's question goes to the engine; a wish for another kernel is a load."""
+        if not isinstance(question, KernelWish):
+            self.engine.ask(question)
+        elif (plan := self.engine.worker.loaded_plan) is not None:
+            self.load(replace(plan, kernel=question.kernel, attention=question.attention))
 
     @Slot(object)
     def estimate(self, plan: LoadPlan) -> None:
@@ -393,6 +405,7 @@ class MainWindow(QMainWindow):
         if (plan := self._asked) is not None:
             self.preferences.model = plan.model
             self.preferences.precision = plan.precision or ""
+            self.preferences.kernel, self.preferences.attention = plan.kernel or "", plan.attention or ""
             self.preferences.int8_threshold = plan.int8_threshold
             self.preferences.double_quantisation = plan.double_quantisation
             self.preferences.compute_dtype = plan.compute_dtype or ""

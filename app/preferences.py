@@ -37,6 +37,8 @@ class Preferences:
     layout: str = ""
     model: str = "default"
     precision: str = ""
+    kernel: str = ""  # "": the fastest exact one
+    attention: str = ""
     device_map: str = "auto"
     model_folders: list[str] = field(default_factory=list)
     model_browser: dict[str, Any] = field(default_factory=dict)  # as ModelBrowser.state gives it

@@ -47,7 +47,7 @@ def connect(window: MainWindow) -> None:
     window.sampling_panel.stop_requested.connect(window.stop)
     window.sampling_panel.pace_changed.connect(window.set_pace)
     window.strip.box_clicked.connect(window.show_box)
-    window.box_view.asked.connect(engine.ask)
+    window.box_view.asked.connect(window.asked_by_box)
     window.model_panel.asked.connect(engine.ask)
 
     # menus

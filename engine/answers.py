@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 from engine.control import Control
 from engine.errors import CannotLoad
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
-from engine.settings import EstimateQuestion, OffloadQuestion, PlanWish
+from engine.settings import EstimateQuestion, KernelQuestion, OffloadQuestion, PlanWish
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.blueprint import Blueprint
+    from engine.events import Event
     from engine.session import Session
 
 
-def answer(question: object, session: Session | None, control: Control) -> object:
+def answer(
+    question: object, session: Session | None, control: Control, emit: Callable[[Event], None] = lambda event: None
+) -> object:
     """The answer to a question of engine/inside.py. Raises CannotLoad, and Cancelled once the control says so.
 
-    session: the loaded model, which answers from memory where the question is about it.
+    emit: told how far a long one is. session: the loaded model, which answers from memory where it is asked about.
     """
     match question:
         case OutlineQuestion():
@@ -49,6 +54,12 @@ def answer(question: object, session: Session | None, control: Control) -> objec
             if session is None:
                 raise CannotLoad("No model is loaded.", "Load one first; offload is measured with it.")
             return measure_offload(question, session.facts, control)
+        case KernelQuestion():
+            from engine.kernel_survey import remembered, survey
+
+            if session is None:
+                raise CannotLoad("No model is loaded.", "Load one first; kernels are compared with it.")
+            return survey(session, control, emit) if question.measure else remembered(session) or ()
     raise TypeError(f"nobody answers {type(question).__name__}")
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 from engine import lean
+from engine.compiled import compile_step
 from engine.errors import CannotLoad
 from engine.events import KernelFigure
 from engine.forward import general_path
-from engine.kernel_choice import Choice, choose
+from engine.kernel_choice import BATCH_ROWS, Choice, choose
 from engine.kernels import KERNELS, Product, offered, pack, stream_dtype
-from engine.readings import forget_pages, mapped_ranges
+from engine.readings import forget_pages, mapped_ranges, weights_apart
 
 Tell = Callable[[str], None]
 SAMPLE_BYTES = 96_000_000  # of weights are tried: more than a processor's cache keeps, little beside most models
@@ -32,17 +33,37 @@ class DecodePath:
     words: str  # of the kernel: what ran, not what was asked for
     packed_bytes: int
     replaced_bytes: int  # of the model's own weights that are read no more when decoding
-    threads: tuple[int, int]  # torch's, for one lane and for several; 0: as many as it has
-    figures: tuple[KernelFigure, ...]
+    threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
+    figures: tuple[KernelFigure, ...] = ()
 
 
-def decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell) -> DecodePath:
+def decode_path(
+    model: Any, asked: str | None, mapped: bool, tell: Tell, cancelled: Callable[[], bool] = lean.never
+) -> DecodePath:
     """Chooses the path and the kernel, and packs the weights where that is faster.
 
     asked: a kernel's name, or None for the best of the exact ones. mapped: the weights are mapped from their files.
-    tell: what goes on, in words; may raise Cancelled. Raises CannotLoad when the kernel asked for cannot be had.
+    tell: what goes on, in words; may raise Cancelled, which `cancelled` foretells. Raises CannotLoad when the kernel
+    asked for cannot be had.
     """
+    with weights_apart():  # what was tried for the choice goes back to the system
+        return _decode_path(model, asked, mapped, tell, cancelled)
+
+
+def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancelled: Callable[[], bool]) -> DecodePath:
     reason = lean.why_not(model)
+    if asked == "transformers":
+        reason = reason or "transformers' own forward was asked for"
+        return DecodePath(None, f"general: {general_path(model)}, since {reason}", asked, KERNELS[asked].words, 0, 0)
+    compiled = asked == "compiled"
+    if compiled:
+        asked = "plain"
+        if reason:
+            raise CannotLoad(
+                "torch.compile is offered for the lean path only, and {reason}.",
+                "Choose another kernel, or leave the choice open.",
+                reason=reason,
+            )
     linears = [] if _is_apart(model) else _packable(model)
     if asked not in (None, "plain") and not linears:
         raise CannotLoad(
@@ -52,21 +73,8 @@ def decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell) -> Deco
         )
     choice = Choice()
     if linears:
-        weight = linears[0].weight
         size = sum(module.weight.numel() * module.weight.element_size() for module in linears)
-        trial = lean.trial_of(model, SAMPLE_BYTES) if not reason else _trial_of(linears)
-        key = (model.config.to_json_string(), str(weight.dtype), bool(reason))
-        try:
-            choice = choose(weight, trial, asked, key, mapped and size > WORTH_BYTES, tell)
-        except RuntimeError as error:
-            raise CannotLoad(
-                "This processor or this build of torch has no kernel {kernel} for {precision} weights.",
-                "Choose one of {kernels}, or leave the choice open.",
-                kernel=asked,
-                precision=str(weight.dtype).removeprefix("torch."),
-                kernels=", ".join(offered(weight.dtype)),
-                said=str(error),
-            ) from None
+        choice = choice_for(model, linears, asked, reason, tell, mapped and size > WORTH_BYTES)
     words = KERNELS[choice.kernel].words
     if choice.kernel != "plain":
         words += ", chosen by measuring" if asked is None else ", as asked"
@@ -75,12 +83,36 @@ def decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell) -> Deco
             model, choice.kernel, choice.wide, lambda done, of: tell(f"packing layer {done + 1} of {of}")
         )
         weights.threads = choice.threads
+        if compiled:
+            seconds = compile_step(weights, tell, cancelled)
+            choice = replace(choice, kernel="compiled")
+            words = f"{KERNELS['compiled'].words}; compiled in {seconds:.0f} s"
         packed, sentence = weights.packed_bytes, lean.SENTENCE
     else:
         weights, sentence = None, f"general: {general_path(model)}, since {reason}"
         packed = _pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
     replaced = sum(m.weight.numel() * m.weight.element_size() for m in linears) if packed else 0
     return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, choice.threads, _figures(choice))
+
+
+def choice_for(
+    model: Any, linears: list[torch.nn.Linear], asked: str | None, reason: str, tell: Tell, worthwhile: bool = True
+) -> Choice:
+    """The kernel with its threads, measured here or remembered. reason: why the model takes the general path, or ""."""
+    weight = linears[0].weight
+    trial = lean.trial_of(model, SAMPLE_BYTES) if not reason else _trial_of(linears)
+    key = (model.config.to_json_string(), str(weight.dtype), bool(reason))
+    try:
+        return choose(weight, trial, asked, key, worthwhile, tell)
+    except RuntimeError as error:
+        raise CannotLoad(
+            "This processor or this build of torch has no kernel {kernel} for {precision} weights.",
+            "Choose one of {kernels}, or leave the choice open.",
+            kernel=asked,
+            precision=str(weight.dtype).removeprefix("torch."),
+            kernels=", ".join(offered(weight.dtype)),
+            said=str(error),
+        ) from None
 
 
 def _figures(choice: Choice) -> tuple[KernelFigure, ...]:
@@ -93,7 +125,7 @@ def _figures(choice: Choice) -> tuple[KernelFigure, ...]:
             KERNELS[times.kernel].words,
             times.kernel == choice.kernel,
             plain.one_ms / times.one_ms,
-            plain.batch_ms / times.batch_ms,
+            BATCH_ROWS * plain.one_ms / times.batch_ms,
         )
         for times in choice.times
     )

@@ -171,7 +171,10 @@ def _remembered(key: str) -> dict[str, KernelTimes]:
 
 
 def _remember(key: str, times: dict[str, KernelTimes]) -> None:
-    everything = _all_remembered() | {key: {name: asdict(found) for name, found in times.items()}}
+    _write(_all_remembered() | {key: {name: asdict(found) for name, found in times.items()}})
+
+
+def _write(everything: dict[str, Any]) -> None:
     try:
         _file().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=_file().parent, delete=False, encoding="utf-8") as written:
@@ -179,6 +182,17 @@ def _remember(key: str, times: dict[str, KernelTimes]) -> None:
         os.replace(written.name, _file())
     except OSError as error:  # measured again next time
         log.info("what was measured of the kernels was not kept: %s", error)
+
+
+def keep(key: Sequence[object], what: str, told: dict[str, Any]) -> None:
+    """Remembers something else that was measured of this model on this machine."""
+    _write(_all_remembered() | {f"{what} {_place(key)}": told})
+
+
+def kept(key: Sequence[object], what: str) -> dict[str, Any] | None:
+    """What `keep` was told, or None."""
+    found = _all_remembered().get(f"{what} {_place(key)}")
+    return found if isinstance(found, dict) else None
 
 
 def forget() -> None:

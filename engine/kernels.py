@@ -47,7 +47,9 @@ class Kernel:
 KERNELS = {
     kernel.name: kernel
     for kernel in (
+        Kernel("transformers", "transformers' own forward, torch's plain products", 0, True),
         Kernel("plain", "torch's plain products", 0, True),
+        Kernel("compiled", "torch's plain products, all else of a step by torch.compile", 0, True),
         Kernel("onednn", "weights packed by oneDNN", 0, True),
         Kernel("float16", "16-bit weights packed by fbgemm, sums in float32", 2, True),
         Kernel("int8", "8-bit weights, one scale a row, activations in bfloat16", 1, False),
@@ -60,9 +62,9 @@ KERNELS = {
 def offered(dtype: torch.dtype) -> tuple[str, ...]:
     """The kernels that this processor and this build of torch have for weights of this type, found by trying."""
     found = []
-    for name, kernel in KERNELS.items():
-        if dtype == torch.float32 and name == "float16":
-            kernel = Kernel(name, kernel.words, 2, exact=False)
+    for name in KERNELS:
+        if name in ("transformers", "compiled"):
+            continue  # their products are plain
         weight = torch.linspace(-1, 1, 64 * 64, dtype=torch.float32).view(64, 64).to(dtype)
         try:
             with torch.inference_mode():
@@ -70,13 +72,13 @@ def offered(dtype: torch.dtype) -> tuple[str, ...]:
                 product(torch.ones(1, 1, 64, dtype=stream_dtype(name, dtype)))
         except (RuntimeError, NotImplementedError):
             continue
-        found.append(kernel.name)
+        found.append(name)
     return tuple(found)
 
 
 def stream_dtype(kernel: str, dtype: torch.dtype) -> torch.dtype:
     """The type of the activations between the products of a kernel, for weights loaded in `dtype`."""
-    return dtype if kernel in ("plain", "onednn") else torch.float32
+    return dtype if kernel in ("plain", "compiled", "onednn") else torch.float32
 
 
 Product = Callable[[Tensor], Tensor]  # [..., in] → [..., sum of out], in the stream's type
@@ -88,7 +90,7 @@ def pack(kernel: str, linears: Sequence[Linear]) -> Product:
     "plain" copies nothing. The others hold a packed copy of the weights, and the originals can go. Raises RuntimeError
     where this processor or build has no such kernel, or the weights do not fit its type.
     """
-    if kernel == "plain":
+    if kernel in ("plain", "compiled"):
         return _Plain(tuple(linears))
     weight = torch.cat([w.detach() for w, _ in linears]) if len(linears) > 1 else linears[0][0].detach()
     bias = _joined_bias(linears)

@@ -131,6 +131,7 @@ class LeanWeights:
     final_norm: Tensor
     stream: torch.dtype  # of the activations between products
     wide: str = "packed"
+    compiled: tuple[Any, Any] | None = None  # before_attention and after_attention for one row, by torch.compile
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     mapped: list[tuple[int, int]] = field(default_factory=list)  # where the weight files are in memory
 
@@ -199,6 +200,30 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
         return run
 
     return trial
+
+
+def before_attention(
+    x: Tensor, layer: Layer, cos: Tensor, sin: Tensor, heads: int, kv_heads: int, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys, rotated, side by side: [lanes, tokens, heads + kv_heads, head_dim]; and the values.
+
+    x: [lanes, tokens, hidden]. cos, sin: [tokens, 1, head_dim], the sines of the first half negative.
+    """
+    lanes, count, hidden = x.shape
+    width = cos.shape[-1]
+    qkv = layer.qkv(F.rms_norm(x, (hidden,), layer.norm, eps)).view(lanes, count, -1, width)
+    qk = qkv[:, :, : heads + kv_heads]
+    if layer.q_norm is not None and layer.k_norm is not None:
+        q = F.rms_norm(qk[:, :, :heads], (width,), layer.q_norm, eps)
+        qk = torch.cat((q, F.rms_norm(qk[:, :, heads:], (width,), layer.k_norm, eps)), dim=2)
+    return qk * cos + qk.roll(width // 2, -1) * sin, qkv[:, :, heads + kv_heads :]
+
+
+def after_attention(x: Tensor, mixed: Tensor, layer: Layer, eps: float) -> Tensor:
+    """What attention gave goes into the stream, then the feed-forward part's share. mixed: [lanes, tokens, …]."""
+    x = x + layer.out(mixed)
+    gate, up = layer.gate_up(F.rms_norm(x, x.shape[-1:], layer.mlp_norm, eps)).chunk(2, dim=-1)
+    return x + layer.down(F.silu(gate) * up)
 
 
 def never() -> bool:
@@ -280,8 +305,7 @@ class LeanForward:
         stream, layers = weights.stream, iter(weights.layers)
         if lanes * count >= WIDE_ROWS and weights.wide != "packed":
             stream, layers = (torch.float32 if weights.wide == "float32" else self.dtype), weights.wide_layers()
-        rotated, groups = self.heads + self.kv_heads, self.heads // self.kv_heads
-        width, half = self.head_dim, self.head_dim // 2
+        groups, width = self.heads // self.kv_heads, self.head_dim
         # [tokens, 1, head_dim]
         cos, sin = self._cos[begin:end, None].to(stream), self._sin[begin:end, None].to(stream)
         # A later chunk of a prompt sees all that came before it and itself as a triangle.
@@ -289,18 +313,15 @@ class LeanForward:
         if count > 1 and begin:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
-        hidden = (x.shape[-1],)
+        before, after = weights.compiled or (before_attention, after_attention)
+        if lanes * count > 1:
+            before, after = before_attention, after_attention
         for layer, keys, values in zip(layers, self._keys, self._values, strict=True):
             if cancelled():
                 raise Cancelled
-            qkv = layer.qkv(F.rms_norm(x, hidden, layer.norm, self.eps)).view(lanes, count, -1, width)
-            qk = qkv[:, :, :rotated]
-            if layer.q_norm is not None and layer.k_norm is not None:
-                q = F.rms_norm(qk[:, :, : self.heads], (width,), layer.q_norm, self.eps)
-                qk = torch.cat((q, F.rms_norm(qk[:, :, self.heads :], (width,), layer.k_norm, self.eps)), dim=2)
-            qk = qk * cos + qk.roll(half, -1) * sin  # the first half's sines are negative in the table
+            qk, v = before(x, layer, cos, sin, self.heads, self.kv_heads, self.eps)
             keys[:, :, begin:end] = qk[:, :, self.heads :].transpose(1, 2)
-            values[:, :, begin:end] = qkv[:, :, rotated:].transpose(1, 2)
+            values[:, :, begin:end] = v.transpose(1, 2)
             seen, seen_values = keys[:, :, :end], values[:, :, :end]
             if count == 1:
                 # The heads of a group stand as rows of one query, so grouped heads need no copy of keys and values.
@@ -313,11 +334,9 @@ class LeanForward:
                     attn_mask=mask, is_causal=mask is None, enable_gqa=groups > 1,
                 )  # fmt: skip
                 mixed = mixed.transpose(1, 2).reshape(lanes, count, -1)
-            x = x + layer.out(mixed)
-            gate, up = layer.gate_up(F.rms_norm(x, hidden, layer.mlp_norm, self.eps)).chunk(2, dim=-1)
-            x = x + layer.down(F.silu(gate) * up)
+            x = after(x, mixed, layer, self.eps)
         self.used = end
-        last = F.rms_norm(x[:, -1].to(weights.stream), hidden, weights.final_norm, self.eps)
+        last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
         return weights.head(last).float().cpu()
 
     def reserve(self, capacity: int) -> None:

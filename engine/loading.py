@@ -20,7 +20,7 @@ from engine.blueprint import FLOATS, Blueprint, read_blueprint
 from engine.catalog import Located, resolve
 from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, WorkbenchError
-from engine.events import LOAD_STAGES, Event, LoadProgress
+from engine.events import LOAD_STAGES, Event, Fact, LoadProgress
 from engine.files import WeightFiles, weight_files
 from engine.logs import log_path, quiet_libraries, start_logging
 from engine.outline import outline
@@ -178,7 +178,7 @@ def _load(
 
     held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     mapped = held > MAPPED_BYTES and read_memory().process_bytes - before < held * 0.5
-    path = decode_path(model, plan.kernel, mapped, stages.say)
+    path = decode_path(model, plan.kernel, mapped, stages.say, control.cancelled)
     defaults, default_notes = generation_defaults(located)
     facts = session_facts(
         model,
@@ -201,8 +201,10 @@ def _load(
         decode_path=path.sentence,
     )
     read_bytes = bandwidth.bytes_read_per_token(model, facts.weights_bytes)
+    compiled = path.words if path.kernel == "compiled" else "no"
     facts = replace(
         facts,
+        facts=(*facts.facts, Fact("Kernel", path.words, "measured"), Fact("torch.compile", compiled, "measured")),
         kernel=path.kernel,
         kernel_words=path.words,
         kernel_figures=path.figures,

@@ -36,7 +36,6 @@ def session_facts(
     attention = str(model.config.get_text_config(decoder=True)._attn_implementation or "eager")
     facts = [
         Fact("Attention", attention, "measured"),
-        Fact("Compiled", "no (torch.compile is off)", "measured"),
         Fact("Quantised layers", loaded_words(model, method), "measured"),
     ]
     return SessionFacts(

@@ -103,6 +103,25 @@ class OffloadQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelQuestion:
+    """What does each kernel do for the loaded model? measure: now; otherwise what is remembered.
+
+    number: another one is another question, as in OffloadQuestion.
+    """
+
+    measure: bool = False
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWish:
+    """Not a question: the loaded model, loaded again with this kernel (None: the fastest exact one) and attention."""
+
+    kernel: str | None
+    attention: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EstimateQuestion:
     """What will this model need? precision None: what a load without a wish takes."""
 

@@ -54,7 +54,6 @@ class BoxView(Panel):
         self.body.addWidget(self.about)
         self.body.addWidget(self._stack, 1)
         self._rows = {
-            "kernels": self._kernels,
             "tokenise": self._tokenise,
             "embed": self._embed,
             "layers": self._layers,
@@ -195,16 +194,6 @@ class BoxView(Panel):
         facts = self.store.shown_facts
         times = dict(facts.stage_ms) if facts is not None else {}
         return [Fact(self.tr("Time"), duration_text(times[stage]), MEASURED)] if stage in times else []
-
-    def _kernels(self) -> list[Fact]:
-        facts = self.store.shown_facts
-        assert facts is not None
-        return [
-            *self._time("kernels"),
-            Fact(self.tr("Attention"), facts.attention, MEASURED),
-            Fact(self.tr("Decode"), facts.decode_path, MEASURED),
-            *(fact for fact in facts.facts if fact.source == MEASURED and fact.name != "Attention"),
-        ]
 
     def _tokenise(self) -> list[Fact]:
         start = self.store.current.start  # type: ignore[union-attr]

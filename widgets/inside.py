@@ -27,6 +27,7 @@ class Inside:
         self.at_choice = False  # the choice is newer than what is loaded and shown
         self.answers: dict[object, object] = {}
         self.pending: set[object] = set()
+        self.kernel_progress: ev.KernelProgress | None = None
         self.outlines: dict[str, ev.Outline] = {}  # of models that were loaded or are loading, by path
         self.tables: dict[str, ev.WeightsTable] = {}
         self.loading: ev.Outline | None = None  # of the load that goes on
@@ -61,6 +62,8 @@ class Inside:
                 self.forget()
             case ev.EngineError():
                 self.loading = None
+            case ev.KernelProgress():
+                self.kernel_progress = event
             case ev.Answered():
                 self.pending.discard(event.question)
                 if event.answer is not None:  # None: it was broken off, and may be asked again

@@ -119,7 +119,7 @@ def tooltip(box: str) -> str:
             "PipelineStrip", "Weights are read from the files. Bytes in memory, measured, tied weights once."
         ),
         "placement": QCoreApplication.translate("PipelineStrip", "Layers lie on their devices, by the device map."),
-        "kernels": QCoreApplication.translate("PipelineStrip", "The attention implementation that runs."),
+        "kernels": QCoreApplication.translate("PipelineStrip", "What computes, chosen by measuring, and what each other choice would do here."),
         "tokenise": QCoreApplication.translate(
             "PipelineStrip", "The prompt is cut into tokens; their count, measured."
         ),

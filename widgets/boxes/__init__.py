@@ -10,6 +10,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QWidget
 
 from widgets.boxes.blueprint_page import BlueprintPage
+from widgets.boxes.kernels_page import KernelsPage
 from widgets.boxes.placement_page import PlacementPage
 from widgets.boxes.skeleton_page import SkeletonPage
 from widgets.boxes.weights_page import WeightsPage
@@ -19,4 +20,5 @@ PAGES: dict[str, type[QWidget]] = {
     "skeleton": SkeletonPage,
     "weights": WeightsPage,
     "placement": PlacementPage,
+    "kernels": KernelsPage,
 }
