@@ -96,9 +96,10 @@ class PlannerView(QWidget):
         self.precision.addItem(self.tr("as in the files"), None)
         for name in PRECISIONS:
             self.precision.addItem(name, name)
-        self.device_map = Choice(self.tr("Device map"))
+        self.device_map = Choice(self.tr("Placement"))
         for name in MAPS:
             self.device_map.addItem(name, name)
+        self.device_map.setToolTip(self.tr("The device map: which part of the model lies on which device."))
         self.room = QCheckBox(self.tr("leave room for the text"))
         self.room.setChecked(True)
         self.room.setToolTip(
@@ -131,7 +132,7 @@ class PlannerView(QWidget):
         column.addLayout(_row(self.tr("CPU (GB)"), self.cpu))
         column.addWidget(self.cpu.problem_label)
         column.addLayout(_row(self.tr("Precision"), self.precision))
-        column.addLayout(_row(self.tr("Device map"), self.device_map))
+        column.addLayout(_row(self.tr("Placement"), self.device_map))
         column.addLayout(_row(self.tr("Context"), self.context))
         column.addWidget(self.context.problem_label)
         column.addLayout(_row(self.tr("Lanes"), self.lanes))

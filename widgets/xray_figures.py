@@ -147,7 +147,8 @@ def explanation(found: Xray) -> str:
 
 
 def _what_ran(side: XraySide) -> str:
-    return f"{side.words}; {side.decode_path}" if side.words else side.decode_path
+    packed = tr("quantised layers: {words}").format(words=side.words) if side.words else ""
+    return f"{packed}; {side.decode_path}" if packed else side.decode_path
 
 
 def title(found: Xray) -> str:

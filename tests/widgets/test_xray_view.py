@@ -292,3 +292,7 @@ def test_what_looks_like_markup_stays_what_it_is(view):
     view.show_xray(found)
     assert "<i>note</i>" in view.why.text()
     assert view.why.textFormat() == Qt.TextFormat.PlainText
+
+
+def test_a_count_of_packed_layers_says_what_it_counts():
+    assert "int8: quantised layers: 210 (bitsandbytes int8" in explanation(xray())

@@ -119,7 +119,7 @@ class SubjectBar(QWidget):
         self.state.setToolTip(self.tr("Time of this stage of the load, measured") if time_ms is not None else "")
         both = store.shown_facts is not None and store.inside.chosen is not None
         self.other.setVisible(both and subject.state == "chosen")
-        self.other.setText(self.tr("show the loaded one"))
+        self.other.setText(self.tr("show loaded"))
         self.other.setToolTip(self.tr("Back to the model that is loaded"))
 
     @Slot()
