@@ -28,6 +28,7 @@ from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.menus import build_menus
 from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
+from app.redecisions import Redecisions
 from app.replays import Replays
 from app.trust import Trust
 from app.xray import Xrays
@@ -74,6 +75,7 @@ class MainWindow(QMainWindow):
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._build()
+        self.redecisions = Redecisions(self)
         build_menus(self)
         from app.wiring import connect
 

@@ -26,8 +26,15 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsQuestion,
     WeightsTable,
 )
-from engine.redecided import Redecided as Redecided  # views import what the engine says from here
-from engine.redecided import Tail
+from engine.redecided import (  # noqa: F401  views import what the engine says from here
+    CUT_OPEN,
+    ELSEWHERE,
+    NOT_CUT,
+    OPEN,
+    STANDS,
+    Redecided,
+    Tail,
+)
 from engine.settings import PlanWish, SamplingSettings
 from engine.sizes import NOT_WEIGHTS, DeviceLimit, ModelSizes
 from engine.sizes import FitAnswer as FitAnswer  # views import what the engine says from here

@@ -214,6 +214,10 @@ class SamplingPanel(Panel):
     def use_off(self) -> None:
         self._take(replace(OFF, seed=self._settings.seed))
 
+    def take_settings(self, settings: SamplingSettings) -> None:
+        """Sets these, as a step that can be undone."""
+        self._take(settings)
+
     def undo(self) -> None:
         self._go(self._at - 1)
 

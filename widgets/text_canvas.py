@@ -16,8 +16,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
+from engine.events import Redecided
 from widgets import theme
 from widgets.format import count_text, nats_text, token_label
+from widgets.redecided_bar import choices_text, why
+from widgets.redecided_painter import paint_redecided
 from widgets.run_store import Run, RunStore
 from widgets.text_flow import LINES_OPEN, TextFlow
 from widgets.text_painter import end_height, paint_end, paint_pieces, shown_character, shown_text, without_stubs
@@ -45,6 +48,7 @@ class TextCanvas(QAbstractScrollArea):
         self._run: Run | None = None
         self._done = 0  # tokens of the run that are in the flow
         self._tail_done = False
+        self.redecided: Redecided | None = None  # what other settings would have made of the run
         self._new_flow: TextFlow | None = None  # being laid out anew, a slice at a time
         self._new_done = 0
         self._moving = False
@@ -81,7 +85,7 @@ class TextCanvas(QAbstractScrollArea):
         """Takes in what the store has got since the last frame."""
         run = self.store.current
         if run is not self._run:
-            self._run = run
+            self._run, self.redecided = run, None
             self._start_over()
             self.follows_end = True
             self.viewport().update()
@@ -220,10 +224,29 @@ class TextCanvas(QAbstractScrollArea):
                 label=token_label(event.token_text),
                 surprise=nats_text(event.surprise_nats),
             )
+            if what := self._what_of(step):
+                text += ". " + what
         if text != self.accessibleDescription():
             self.setAccessibleDescription(text)
             if QAccessible.isActive():
                 QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+
+    def show_redecided(self, found: Redecided | None) -> None:
+        """Marks the words that other settings would cut or replace; None: as it was written."""
+        self.redecided = found
+        self._popup.hide()
+        self._describe()
+        self.viewport().update()
+
+    def _what_of(self, step: int) -> str:
+        """What other settings would make of a word, a sentence; "" where none are looked at."""
+        found, run = self.redecided, self._run
+        if found is None or run is None or step >= len(found.fates):
+            return ""
+        said = self.tr("With the settings now: {why}").format(why=why(found, run.tokens, step))
+        if choices := choices_text(found, step):
+            said += self.tr("; effective choices {count}").format(count=choices)
+        return said
 
     def _theme_changed(self) -> None:
         self.lay_out_again()
@@ -294,7 +317,7 @@ class TextCanvas(QAbstractScrollArea):
         if place is not None:
             below = self.viewport().mapToGlobal(place.bottomLeft().toPoint() + QPoint(0, 4))
             above = self.viewport().mapToGlobal(place.topLeft().toPoint() - QPoint(0, 4))
-            self._popup.show_token(run.tokens[step], below, above)
+            self._popup.show_token(run.tokens[step], below, above, self._what_of(step))
 
     def hideEvent(self, event: QEvent) -> None:
         self._leave()
@@ -348,6 +371,8 @@ class TextCanvas(QAbstractScrollArea):
         pieces = without_stubs(self._flow, list(self._flow.pieces(first, last)))
         selected, hovered = self.store.selected_step, self.store.hovered_step
         paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered)
+        if self.redecided is not None:
+            paint_redecided(painter, self._flow, self.redecided, pieces, selected)
         if self._run.end is not None and last >= self._flow.lines - 2:
             paint_end(painter, self._flow, self._run.end)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
+from engine.events import Redecided
 from widgets.panel import Panel
+from widgets.redecided_bar import RedecidedBar
 from widgets.run_store import RunStore
 from widgets.text_canvas import STANDARD_STEP, TextCanvas
 
 
 class TextView(Panel):
     """Shows the current run of a store; hovering and clicking a word goes to the store."""
+
+    as_written_requested = Signal()
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -20,6 +25,9 @@ class TextView(Panel):
         self.canvas = TextCanvas(store, self)
         self.setFocusProxy(self.canvas)
         self.show_focus_of(self.canvas)
+        self.redecided_bar = RedecidedBar()
+        self.redecided_bar.back_requested.connect(self.as_written_requested)
+        self.body.addWidget(self.redecided_bar)
         self.body.addWidget(self.canvas, 1)
         self.title_label.setToolTip(
             self.tr(
@@ -44,6 +52,12 @@ class TextView(Panel):
         store.frame.connect(self._show_state)
         store.selection_changed.connect(self._show_state)
         self._show_state()
+
+    def show_redecided(self, found: Redecided | None) -> None:
+        """Marks what other settings would have made of the finished text; None: as it was written."""
+        run = self.store.current
+        self.canvas.show_redecided(found)
+        self.redecided_bar.show_redecided(found, run.tokens if run is not None else [])
 
     def copy(self) -> None:
         """The record's text to the clipboard, never the widget's (THR-25)."""

@@ -25,10 +25,14 @@ class TokenPopup(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.token: TokenEvent | None = None
+        self.remark = ""
 
-    def show_token(self, token: TokenEvent, below: QPoint, above: QPoint) -> None:
-        """Shows a token's alternatives under a global point, or over the other one where the screen ends."""
-        self.token = token
+    def show_token(self, token: TokenEvent, below: QPoint, above: QPoint, remark: str = "") -> None:
+        """Shows a token's alternatives under a global point, or over the other one where the screen ends.
+
+        remark: a sentence under the figures.
+        """
+        self.token, self.remark = token, remark
         self._candidates = token.candidates[:ROWS]
         if not any(c.chosen for c in self._candidates):
             self._candidates = (*token.candidates[: ROWS - 1], *(c for c in token.candidates if c.chosen))
@@ -44,7 +48,13 @@ class TokenPopup(QWidget):
     def sizeHint(self) -> QSize:
         line = QFontMetricsF(theme.font()).height()
         rows = len(self._candidates) * self._rows.height if self.token is not None else 0
-        return QSize(WIDTH, round(2 * MARGIN + 2 * line + 8 + rows))
+        return QSize(WIDTH, round(2 * MARGIN + 2 * line + self._remark_height() + 8 + rows))
+
+    def _remark_height(self) -> float:
+        if not self.remark:
+            return 0.0
+        room = QRectF(0, 0, WIDTH - 2 * MARGIN, 1000)
+        return QFontMetricsF(theme.font(-1)).boundingRect(room, int(Qt.TextFlag.TextWordWrap), self.remark).height() + 4
 
     def paintEvent(self, event: QPaintEvent) -> None:
         with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
@@ -84,7 +94,11 @@ class TokenPopup(QWidget):
         painter.setFont(theme.font(-1))
         painter.setPen(look.muted)
         painter.drawText(QRectF(0, line, width, line), flags, surprise)
-        top = 2 * line + 8
+        if self.remark:
+            painter.setPen(look.ink)
+            place = QRectF(0, 2 * line + 4, width, self._remark_height())
+            painter.drawText(place, int(Qt.TextFlag.TextWordWrap), self.remark)
+        top = 2 * line + self._remark_height() + 8
         for index in range(len(self._candidates)):
             self._rows.paint(painter, index, top)
             top += self._rows.height

@@ -1,0 +1,162 @@
+"""Other settings over a finished run say where a true re-run goes elsewhere, or that they cannot say; never wrong."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import events as ev
+from engine.draw import draw
+from engine.redecide import FinishedRun
+from engine.redecided import CUT_OPEN, ELSEWHERE, NOT_CUT, STANDS
+from engine.replay_lines import Reader, line_of
+from engine.sampling import History, decide, final_probabilities
+from engine.settings import SamplingSettings
+
+PLAIN = SamplingSettings()
+
+
+def start_of(prompt: list[int], used: SamplingSettings, written: tuple[int, ...] = ()) -> ev.RunStart:
+    tokens = tuple(ev.PromptToken(i, str(i), False) for i in prompt)
+    return ev.RunStart(1, 0, 1, used, "", "", tokens, (), (), 99, 999, 0.0, (), written)
+
+
+def event_of(
+    logits: np.ndarray, history: History, used: SamplingSettings, step: int, bare: bool = False
+) -> ev.TokenEvent:
+    """The event that a run would make; bare: as older files have it, without the tail."""
+    u = None if used.greedy else draw(used.seed, step)
+    d = decide(logits, history, used, u)
+    ids, raw = array("i", d.candidate_ids.tobytes()), array("d", d.candidate_logits.tobytes())
+    adjusted = raw if d.candidate_adjusted is None else array("d", d.candidate_adjusted.tobytes())
+    return ev.TokenEvent(
+        1, 0, step, d.token_id, "", "", False, ids, raw, adjusted, d.candidate_cuts, tuple(map(str, ids)), d.logsumexp,
+        d.entropy_nats, d.final_entropy_nats, d.stages, logits.size, d.rank, d.logprob, d.final_logprob, u, d.draw_low,
+        d.draw_high, used.temperature, used, 0.0, 0.0, 0, 0, 0, tail=None if bare else d.tail,
+    )  # fmt: skip
+
+
+def walk(rows: list[np.ndarray], prompt: list[int], used: SamplingSettings, bare: bool = False):
+    """A run over given logits: its events and the history before each."""
+    history, events = History(prompt), []
+    for step, logits in enumerate(rows):
+        events.append(event_of(logits, history, used, step, bare))
+        history.add(events[-1].token_id)
+    return events
+
+
+def check(events, rows, prompt, other) -> ev.Redecided:
+    """Every answer against a decision on the whole vocabulary, token by token. Returns what was answered."""
+    found = FinishedRun(start_of(prompt, events[0].settings), events).redecide(other)
+    history = History(prompt)
+    for step, (event, logits) in enumerate(zip(events, rows, strict=True)):
+        u = None if other.greedy else draw(other.seed, step)
+        true = decide(logits, history, other, u)
+        where = f"step {step} of {other}"
+        if found.fates[step] == STANDS:
+            assert true.token_id == event.token_id, where
+        elif found.fates[step] == ELSEWHERE:
+            assert true.token_id != event.token_id, where
+        if found.others[step] >= 0:
+            assert true.token_id == found.others[step], where
+        place = np.flatnonzero(true.candidate_ids == event.token_id)
+        if found.cuts[step] != CUT_OPEN and place.size:
+            assert true.candidate_cuts[int(place[0])] == found.cuts[step], where
+        elif found.cuts[step] != CUT_OPEN and not other.greedy:
+            assert (final_probabilities(logits, history, other)[event.token_id] == 0.0) == (found.cuts[step] > 0), where
+        if found.choices_low[step] == found.choices_low[step]:
+            choices = np.exp(true.final_entropy_nats)
+            assert found.choices_low[step] <= choices * (1 + 1e-4) + 1e-6, where
+            assert choices <= found.choices_high[step] * (1 + 1e-4) + 1e-6, where
+        history.add(event.token_id)
+    return found
+
+
+any_settings = st.builds(
+    SamplingSettings,
+    temperature=st.sampled_from([1.0, 1.0, 0.0, 0.2, 0.7, 1.3, 3.0]) | st.floats(0.05, 5.0),
+    top_k=st.sampled_from([0, 0, 1, 2, 5, 50, 150, 10_000]),
+    top_p=st.just(1.0) | st.floats(0.01, 1.0),
+    min_p=st.just(0.0) | st.floats(0.001, 1.0),
+    typical_p=st.just(1.0) | st.just(1.0) | st.floats(0.05, 1.0),
+    repetition_penalty=st.just(1.0) | st.floats(0.5, 2.0),
+    presence_penalty=st.just(0.0) | st.floats(-2.0, 2.0),
+    frequency_penalty=st.just(0.0) | st.floats(-1.0, 1.0),
+    no_repeat_ngram_size=st.sampled_from([0, 0, 0, 1, 2, 3]),
+    seed=st.sampled_from([7, 7, 7, 8]),
+)
+one_change = st.sampled_from(
+    [
+        {"top_p": 0.9}, {"top_p": 0.5}, {"top_k": 10}, {"top_k": 200}, {"min_p": 0.05}, {"typical_p": 0.8},
+        {"temperature": 0.8}, {"temperature": 1.2}, {"repetition_penalty": 1.1}, {"presence_penalty": 0.5},
+        {"no_repeat_ngram_size": 2}, {"temperature": 0.0}, {"seed": 8}, {},
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(
+    any_settings, any_settings, one_change, st.booleans(), st.sampled_from([3, 20, 60, 300, 1000]),
+    st.integers(0, 2**32 - 1), st.floats(0.1, 6.0), st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_no_certain_answer_is_wrong(first, other, change, little, size, seed, spread, bare, rough, shifted) -> None:
+    random_ = np.random.default_rng(seed)
+    rows = [(random_.normal(size=size) * spread + (20.0 if shifted else 0.0)).astype(np.float32) for _ in range(8)]
+    if rough:  # many equal logits, as in bfloat16
+        rows = [(np.round(row * 2) / 2).astype(np.float32) for row in rows]
+    prompt = random_.integers(0, size, 5).tolist()
+    events = walk(rows, prompt, first, bare)
+    check(events, rows, prompt, replace(first, **change) if little else other)
+
+
+@settings(max_examples=60)
+@given(any_settings, st.integers(0, 2**32 - 1), st.floats(0.1, 6.0))
+def test_where_the_whole_vocabulary_is_kept_nearly_everything_is_decided(other, seed, spread) -> None:
+    random_ = np.random.default_rng(seed)
+    rows = [(random_.normal(size=60) * spread).astype(np.float32) for _ in range(8)]
+    events = walk(rows, [1, 2, 3], SamplingSettings(seed=7))
+    if other.no_repeat_ngram_size == 1:  # bans may leave nobody
+        return
+    assert check(events, rows, [1, 2, 3], other).open_count <= 1
+
+
+def test_a_run_under_its_own_settings_stands() -> None:
+    random_ = np.random.default_rng(0)
+    rows = [(random_.normal(size=5000) * 3).astype(np.float32) for _ in range(30)]
+    used = SamplingSettings(temperature=0.9, top_p=0.9, typical_p=0.9, repetition_penalty=1.1, seed=3)
+    for bare in (False, True):
+        found = FinishedRun(start_of([1], used), walk(rows, [1], used, bare)).redecide(used)
+        assert set(found.fates) == {STANDS}
+        assert set(found.cuts) == {NOT_CUT}
+        assert (found.first, found.open_at) == (None, None)
+
+
+def test_one_token_by_hand() -> None:
+    # Probabilities 0.5, 0.3, 0.2; the draw of seed 7 at step 0 falls on the last: top-p 0.8 leaves the first two.
+    logits = np.log(np.array([0.5, 0.3, 0.2])).astype(np.float32)
+    seed = next(seed for seed in range(100) if draw(seed, 0) > 0.85)
+    events = walk([logits], [], SamplingSettings(seed=seed))
+    assert events[0].token_id == 2
+    found = FinishedRun(start_of([], PLAIN), events).redecide(SamplingSettings(top_p=0.8, seed=seed))
+    assert (found.first, found.open_at, found.cut_count) == (0, None, 1)
+    assert ev.FILTERS[found.cuts[0] - 1] == "top_p"
+    assert found.others[0] == 1
+    assert found.choices_low[0] == pytest.approx(1.9379, abs=1e-3)  # exp(H(5/8, 3/8))
+
+
+def test_nothing_to_decide_is_no_error() -> None:
+    found = FinishedRun(start_of([1], PLAIN), []).redecide(PLAIN)
+    assert (found.first, found.open_at, found.open_count) == (None, None, 0)
+
+
+def test_what_is_kept_survives_the_file() -> None:
+    random_ = np.random.default_rng(1)
+    rows = [(random_.normal(size=5000) * 3).astype(np.float32) for _ in range(3)]
+    for event in walk(rows, [1, 2], SamplingSettings(temperature=1.5, seed=2)):
+        assert Reader().event(json.loads(line_of(event))) == event
