@@ -90,9 +90,9 @@ def place(plan: LoadPlan, blueprint: Blueprint, precision: str, float_dtype: str
     if "disk" in devices:
         if precision not in ELEMENT_BYTES or blueprint.quantisation:
             raise CannotLoad(
-                "Quantised weights cannot lie on disk, and {size} bytes of them would.",
+                "Quantised weights cannot lie on disk, and {size} MB of them would.",
                 "Choose a plain number type, or give the model more memory.",
-                size=f"{disk:,}",
+                size=f"{disk / 1e6:,.0f}",
             )
         if set(devices) == {"disk"} and "" in device_map:
             raise CannotLoad(

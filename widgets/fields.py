@@ -94,7 +94,7 @@ class NumberField(QLineEdit):
         if not self.isModified():
             return not self.problem
         text = self.text()
-        is_off = self._off is not None and text.strip().lower() in ("off", self.tr("off").lower())
+        is_off = self._off is not None and text.strip().lower() in ("", "off", self.tr("off").lower())
         value = self._off if is_off else read_number(text, self.integer)
         if value is not None and self.integer:
             value = int(value)

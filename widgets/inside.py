@@ -12,7 +12,7 @@ MOST_ANSWERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The model whose inside is shown. state: "loading", "loaded", "recorded" (of a replay), "chosen", "none"."""
+    """The model whose inside is shown. state: "loading", "loaded", "recorded" (of the shown run), "chosen", "none"."""
 
     state: str
     model: str = ""  # as LoadPlan.model takes it
@@ -25,6 +25,7 @@ class Inside:
     def __init__(self) -> None:
         self.chosen: LoadPlan | None = None  # what stands in the model panel
         self.at_choice = False  # the choice is newer than what is loaded and shown
+        self.at_loaded = False  # the loaded model is newer than the shown run
         self.answers: dict[object, object] = {}
         self.pending: set[object] = set()
         self.kernel_progress: ev.KernelProgress | None = None
@@ -51,13 +52,13 @@ class Inside:
             case ev.WeightsTable():
                 self.tables[event.path] = event
             case ev.Loaded():
-                self.at_choice, self.loading = False, None
+                self.at_choice, self.at_loaded, self.loading = False, True, None
                 self.forget()
                 path = event.facts.model_path  # only the newest load's are kept; others are asked for again
                 self.outlines = {path: self.outlines[path]} if path in self.outlines else {}
                 self.tables = {path: self.tables[path]} if path in self.tables else {}
             case ev.RunStart():
-                self.at_choice = False
+                self.at_choice = self.at_loaded = False
             case ev.Unloaded():
                 self.forget()
             case ev.EngineError():

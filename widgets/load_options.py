@@ -57,6 +57,7 @@ class LoadOptions(QWidget):
         self.edit_table = QToolButton()
         self.edit_table.setText(self.tr("edit"))
         self.edit_table.hide()
+        self._placed = "auto"  # the last one that was no table
         self.limits = MemoryLimits()
         self.packing = PackingOptions()
         body = QVBoxLayout(self)
@@ -104,10 +105,18 @@ class LoadOptions(QWidget):
         self.pairs = pairs
         self.changed.emit()
 
+    def no_table(self) -> None:
+        """The table was closed without one: the placement chosen before stays."""
+        if not self.pairs and self.device.currentData() == BY_TABLE:
+            self.device.choose(self._placed)
+            self._device_chosen()
+
     @Slot()
     def _device_chosen(self) -> None:
         by_table = self.device.currentData() == BY_TABLE
         self.edit_table.setVisible(by_table)
         if by_table and not self.pairs:
             self.table_wanted.emit()
+        elif not by_table:
+            self._placed = self.device.currentData()
         self.changed.emit()

@@ -200,6 +200,7 @@ class ModelPanel(Panel):
             sizes, precision = self.store.facts.sizes, self.store.facts.precision
         dialog = PlacementDialog(self.options.pairs, self, sizes, precision, limits)
         dialog.accepted.connect(self._table_edited)
+        dialog.rejected.connect(self.options.no_table)
         dialog.open()
 
     def _table_edited(self) -> None:

@@ -59,7 +59,7 @@ def _load_figure(box: str, store: RunStore) -> str:
         if box == "weights" and progress.total_bytes:
             return f"{min(100, progress.done_bytes * 100 // progress.total_bytes)}%"
         return duration_text(progress.elapsed_ms) if progress.elapsed_ms else ""
-    facts = store.shown_facts
+    facts = store.loading_facts
     if facts is None:
         return ""
     if box == "weights":
@@ -119,7 +119,9 @@ def tooltip(box: str) -> str:
             "PipelineStrip", "Weights are read from the files. Bytes in memory, measured, tied weights once."
         ),
         "placement": QCoreApplication.translate("PipelineStrip", "Layers lie on their devices, by the device map."),
-        "kernels": QCoreApplication.translate("PipelineStrip", "What computes, chosen by measuring, and what each other choice would do here."),
+        "kernels": QCoreApplication.translate(
+            "PipelineStrip", "What computes, chosen by measuring, and what each other choice would do here."
+        ),
         "tokenise": QCoreApplication.translate(
             "PipelineStrip", "The prompt is cut into tokens; their count, measured."
         ),

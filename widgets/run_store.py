@@ -204,9 +204,14 @@ class RunStore(QObject):
         return (self.current.facts if self.current is not None else None) or self.facts
 
     @property
+    def loading_facts(self) -> ev.SessionFacts | None:
+        """The model whose loading is shown: the loaded one where that is newer than the shown run."""
+        return (self.facts if self.inside.at_loaded else None) or self.shown_facts
+
+    @property
     def subject(self) -> Subject:
         """The model whose inside the pages of loading show."""
-        return self.inside.subject(self.activity, self.shown_facts, self.facts)
+        return self.inside.subject(self.activity, self.loading_facts, self.facts)
 
     def run(self, key: tuple[int, int]) -> Run | None:
         return self._by_key.get(key)
@@ -214,6 +219,7 @@ class RunStore(QObject):
     def show(self, run: Run | None) -> None:
         """Makes a run the one that all views show, following its newest token."""
         self.current, self._selected, self._hovered = run, None, None
+        self.inside.at_loaded = False
         self.selection_changed.emit()
         self.mark()
 

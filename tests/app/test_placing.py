@@ -67,7 +67,7 @@ def test_of_wishes_that_wait_only_the_newest_is_planned(qtbot, monkeypatch, unti
     begun, go_on = threading.Event(), threading.Event()
     planned = []
 
-    def slow(question, session, control):
+    def slow(question, *_):
         planned.append(question.lanes)
         begun.set()
         go_on.wait(WAIT_S)

@@ -266,3 +266,15 @@ def test_a_list_of_models_that_comes_in_later_leaves_what_was_chosen(panel, stor
     store.take(ev.Loaded(facts()))
     panel.refresh()
     assert panel.plan().model == "default"
+
+
+def test_a_table_that_is_not_made_leaves_the_placement_chosen_before(panel):
+    options = panel.options
+    for name in ("balanced", "by table"):
+        at = options.device.findData(name) if name == "balanced" else options.device.count() - 1
+        options.device.setCurrentIndex(at)
+        options.device.activated.emit(at)
+    (dialog,) = panel.findChildren(PlacementDialog)
+    dialog.reject()
+    assert panel.plan().device_map == "balanced"
+    assert options.edit_table.isHidden()

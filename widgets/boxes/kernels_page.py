@@ -84,7 +84,7 @@ class KernelsPage(Page):
     def refresh(self) -> None:
         """Reads the store; does nothing while no figure on show has changed."""
         subject = self.store.subject
-        facts = self.store.shown_facts if subject.state in ("loaded", "recorded") else None
+        facts = self.store.loading_facts if subject.state in ("loaded", "recorded") else None
         if facts is None:
             self.subject_bar.show_subject(subject)
             self.say(
@@ -102,7 +102,7 @@ class KernelsPage(Page):
         answer = self._answer() if loaded else None
         survey = answer if isinstance(answer, KernelSurvey) else None
         measuring = self._question in self.store.inside.pending if self._question is not None else False
-        occupied = self.store.activity in (*BUSY, "x-ray")
+        occupied = self.store.activity in BUSY
         step = self.store.inside.kernel_progress if measuring else None
         state = (facts, survey, measuring, occupied, step, loaded)
         if state == self._shown:
@@ -172,9 +172,9 @@ class KernelsPage(Page):
         words = str(item.data(NAME, WORDS)) if item is not None else ""
         self.words.setText(words)
         self.words.setVisible(bool(words))
-        facts = self.store.shown_facts
+        facts = self.store.loading_facts
         same = facts is not None and self.table.chosen() == wish_of(running_name(facts))
-        self.load.setEnabled(item is not None and not same and self.store.activity not in (*BUSY, "x-ray"))
+        self.load.setEnabled(item is not None and not same and self.store.activity not in BUSY)
 
     def _show_facts(self, facts: SessionFacts) -> None:
         while self.grid.count():

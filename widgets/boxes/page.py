@@ -104,20 +104,20 @@ class SubjectBar(QWidget):
         words = {
             "loading": self.tr("is being loaded"),
             "loaded": self.tr("loaded"),
-            "recorded": self.tr("of the recording"),
+            "recorded": self.tr("of the shown run"),
             "chosen": self.tr("chosen, not loaded"),
         }
         self.setVisible(subject.state in words)
         self.name.setText(name or PurePath(subject.model).name or subject.model)
         self.name.setToolTip(plain_tooltip(path or subject.model))
         store = self._store
-        text, facts = words.get(subject.state, ""), store.shown_facts
+        text, facts = words.get(subject.state, ""), store.loading_facts
         time_ms = dict(facts.stage_ms).get(self._stage) if facts is not None else None
         if subject.state in ("loaded", "recorded") and time_ms is not None:
             text += " · " + duration_text(time_ms)
         self.state.setText(text)
         self.state.setToolTip(self.tr("Time of this stage of the load, measured") if time_ms is not None else "")
-        both = store.shown_facts is not None and store.inside.chosen is not None
+        both = store.loading_facts is not None and store.inside.chosen is not None
         self.other.setVisible(both and subject.state == "chosen")
         self.other.setText(self.tr("show loaded"))
         self.other.setToolTip(self.tr("Back to the model that is loaded"))

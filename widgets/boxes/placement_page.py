@@ -71,7 +71,7 @@ class PlacementPage(Page):
     def refresh(self) -> None:
         """Reads the store; does nothing while no figure on show has changed."""
         subject = self.store.subject
-        facts = self.store.shown_facts if subject.state in ("loaded", "recorded") else None
+        facts = self.store.loading_facts if subject.state in ("loaded", "recorded") else None
         if facts is not None:
             self.subject_bar.show_subject(subject, facts.name, facts.model_path)
             self._show_loaded(facts, subject.state == "loaded")
@@ -148,7 +148,7 @@ class PlacementPage(Page):
             for device in facts.devices
         ]
         self.picture.show_places(devices if facts.places else (), facts.places, main)
-        words = self.tr("Measured: where the weights lie, as {device_map}.").format(device_map=facts.device_map)
+        words = self.tr("Measured: where the weights lie. Placement: {device_map}.").format(device_map=facts.device_map)
         self.where.setText(words if facts.places else self.tr("This recording does not tell where the layers lay."))
 
     # ---------------------------------------------------------------- the price of offload

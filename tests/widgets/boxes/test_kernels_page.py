@@ -49,7 +49,7 @@ def page(qtbot, store, asked):
     view.resize(330, 700)
     view.show()
     view.show_box("kernels")
-    return view.page("kernels")
+    yield view.page("kernels")  # the view stays for as long: qtbot holds it weakly
 
 
 def load(store, **changes):

@@ -96,7 +96,7 @@ def test_while_a_run_goes_on_nothing_is_asked_and_it_says_so(view, store, asked,
     store.inside.at_choice = True
     shown = page(view, name)
     assert asked == []
-    assert "A run goes on" in shown.message.text()
+    assert "The engine is at work" in shown.message.text()
     store.take(events_factory.end([]))
     store.frame.emit()
     assert len(asked) == 1
@@ -386,7 +386,7 @@ def test_numbers_wait_for_a_run_that_goes_on(view, store, asked):
     shown.table.selectRow(0)
     shown.ask_numbers()
     assert asked == []
-    assert "A run goes on" in shown.why_not.text()
+    assert "The engine is at work" in shown.why_not.text()
     store.take(events_factory.end([]))
     store.frame.emit()
     assert len(asked) == 1
@@ -402,3 +402,21 @@ def test_pages_follow_the_theme(view, store, name, mode):
     ground = picture.pixelColor(picture.width() - 2, picture.height() - 2)
     assert (ground.lightness() < 128) == (mode == "dark")
     theme.set_mode("light")
+
+
+def test_a_model_loaded_after_the_shown_run_is_shown_until_a_run_is_chosen_again(view, store):
+    load(store)
+    store.take(events_factory.start())
+    store.take(events_factory.end([]))
+    before, run = store.facts, store.current
+    load(store)
+    shown = page(view, "blueprint")
+    assert store.loading_facts is store.facts is not before
+    assert shown.subject_bar.state.text().startswith("loaded · ")
+    assert store.shown_facts is before  # the run's own figures stay the run's
+    store.show(run)
+    store.frame.emit()
+    assert store.loading_facts is before
+    assert not shown.isVisible()  # what the run knows of its model stands there
+    store.take(events_factory.start(run_id=2))
+    assert store.loading_facts is store.facts
