@@ -47,8 +47,11 @@ class FinishedRun:
         self.chosen = np.argmax(self.ids == self.chosen_id[:, None], axis=1) if rows else np.empty(0, dtype=np.int64)
         self.top = self.raw.max(axis=1) if rows else np.empty(0, dtype=np.float32)
         self.vocab = np.array([token.vocab_size for token in self.tokens], dtype=np.int64)
+        self._ordered: tuple[tuple[float, ...], np.ndarray, np.ndarray] | None = None
+        self._banned: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._read_history(start)
         self._read_tails()
+        self._read_own()
 
     def _read_history(self, start: RunStart) -> None:
         """Which of the named tokens stand in prompt and text before each row, and how often they were written."""
@@ -114,6 +117,18 @@ class FinishedRun:
         self.one_bin = np.array([token.tail is None for token in self.tokens], dtype=bool)
         self.ends = np.where(self.one_bin[:, None], np.inf, self.ends)
 
+    def _read_own(self) -> None:
+        """What each token was drawn with: its settings, and the exact figures of its own distribution."""
+        self.rows_of: dict[SamplingSettings, list[int]] = {}
+        for row, token in enumerate(self.tokens):
+            self.rows_of.setdefault(token.settings, []).append(row)
+        names = ("raw", "penalties", "no_repeat_ngram", "temperature")
+        whole = [[f.logsumexp for f in token.stages if f.name in names] for token in self.tokens]
+        self.own_whole = np.array([found[-1] if found else np.nan for found in whole])
+        self.own_last = np.array([t.stages[-1].logsumexp if t.stages else np.nan for t in self.tokens])
+        self.own_low = np.array([token.draw_low for token in self.tokens])
+        self.own_choices = np.exp(np.minimum([token.final_entropy_nats for token in self.tokens], 50.0))
+
     # ---------------------------------------------------------------- deciding
 
     def redecide(self, settings: SamplingSettings) -> Redecided:
@@ -121,6 +136,14 @@ class FinishedRun:
         if not self.rows:
             return Redecided(b"", b"", array("d"), array("d"), array("i"))
         return _Deciding(self, settings).run()
+
+    def ordered(self, key: tuple[float, ...], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The order of the named tokens, largest first, and their values in it. The newest is kept: a filter or the
+        temperature that moves leaves it as it is. key: the settings that these values hang on."""
+        if self._ordered is None or self._ordered[0] != key:
+            order = np.argsort(-values, axis=1, kind="stable")
+            self._ordered = key, order, np.take_along_axis(values, order, axis=1)
+        return self._ordered[1], self._ordered[2]
 
     def draws(self, settings: SamplingSettings) -> np.ndarray:
         """The number that each token's step draws from the settings' seed, float64 [rows]."""
@@ -131,6 +154,11 @@ class FinishedRun:
 
     def banned(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(which named tokens would repeat an n-gram, [rows, named]; how many do in all; how many of no name)."""
+        if size not in self._banned:
+            self._banned[size] = self._find_banned(size)
+        return self._banned[size]
+
+    def _find_banned(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         mask = np.zeros(self.ids.shape, dtype=bool)
         count, unnamed = np.zeros(self.rows, dtype=np.int64), np.zeros(self.rows, dtype=np.int64)
         after: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
@@ -231,9 +259,8 @@ class _Deciding:
     def _order(self) -> None:
         """The head in order; named tokens beneath go into the bins; weights at this temperature."""
         run, s = self.run_, self.settings
-        order = np.argsort(-self.values, axis=1, kind="stable")
-        self.sorted_values = np.take_along_axis(self.values, order, axis=1)
-        self.order = order
+        self.order, self.sorted_values = run.ordered(_before_filters(s)[1:], self.values)
+        order = self.order
         best = self.sorted_values[:, 0].astype(np.float64)
         some = self.counts > 0
         roof = np.where(some, self.highs, -np.inf).max(axis=1) + run.top  # no unnamed token lies above
@@ -295,9 +322,11 @@ class _Deciding:
             with np.errstate(over="ignore"):
                 bins = bins_of(np.maximum(run.top[rows] - values, np.float32(0.0)))
             bins = np.where(run.one_bin[rows], BINS_OF_TAIL - 1, bins)
-            np.add.at(self.low, (rows, bins), weights[rows, columns])
-            np.add.at(self.high, (rows, bins), weights[rows, columns])
-            np.add.at(self.members, (rows, bins), 1)
+            flat, size = rows * self.low.shape[1] + bins, self.low.size
+            more = np.bincount(flat, weights[rows, columns], minlength=size).reshape(self.low.shape)
+            self.low += more
+            self.high += more
+            self.members = self.members + np.bincount(flat, minlength=size).reshape(self.low.shape)
             chosen = columns == self.place[rows]
             self.bin[rows[chosen]] = bins[chosen]
         self.own = np.take_along_axis(np.where(inside, self.weights, weights), self.place[:, None], axis=1)[:, 0]
@@ -349,23 +378,21 @@ class _Deciding:
         """Where only filters differ from what a token was drawn with, its own figures say what bins only bound."""
         run, s = self.run_, self.settings
         self.whole_low, self.whole_high = np.zeros(run.rows), np.full(run.rows, np.inf)
-        temperature = max(s.temperature, 1e-30)
-        for row, token in enumerate(run.tokens):
-            own = token.settings
-            if _before_filters(own) != _before_filters(s) or own.greedy or not self.known[row]:
+        base = self.best / max(s.temperature, 1e-30)
+        for own, numbers in run.rows_of.items():
+            if _before_filters(own) != _before_filters(s) or own.greedy:
                 continue
-            base = self.best[row] / temperature
-            whole = [
-                f.logsumexp for f in token.stages if f.name in ("raw", "penalties", "no_repeat_ngram", "temperature")
-            ]
-            if not whole or abs(whole[-1] - base) > 700 or not math.isfinite(whole[-1]):
+            rows = np.array(numbers)
+            rows = rows[self.known[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]  # also none that is NaN
+            weight = np.exp(run.own_whole[rows] - base[rows])
+            self.whole_low[rows], self.whole_high[rows] = weight * (1 - SUM_ERROR), weight * (1 + SUM_ERROR)
+            if own.typical_p <= 1.0 - BORDER:
                 continue
-            weight = math.exp(whole[-1] - base)
-            self.whole_low[row], self.whole_high[row] = weight * (1 - SUM_ERROR), weight * (1 + SUM_ERROR)
-            if not self.in_head[row] and own.typical_p > 1.0 - BORDER and math.isfinite(token.draw_low):
-                before = token.draw_low * math.exp(token.stages[-1].logsumexp - base)
-                self.before_low[row] = max(self.before_low[row], before - SUM_ERROR * weight)
-                self.before_high[row] = min(self.before_high[row], before + SUM_ERROR * weight)
+            before = run.own_low[rows] * np.exp(run.own_last[rows] - base[rows])
+            deep = ~self.in_head[rows] & np.isfinite(before)
+            rows, before, error = rows[deep], before[deep], SUM_ERROR * weight[deep]
+            self.before_low[rows] = np.maximum(self.before_low[rows], before - error)
+            self.before_high[rows] = np.minimum(self.before_high[rows], before + error)
 
     def _weight(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the weight of all that live, rounding included."""
@@ -565,10 +592,9 @@ class _Deciding:
         cuts = np.where((self.status == _GONE) & (self.code == 0), CUT_OPEN, cuts)
         cuts = np.where(self.known, cuts, CUT_OPEN)
         low, high = low.copy(), high.copy()
-        for row, token in enumerate(run.tokens):
-            if token.settings == s:  # what it was drawn with
-                fates[row], cuts[row], others[row] = STANDS, NOT_CUT, -1
-                low[row] = high[row] = math.exp(min(token.final_entropy_nats, 50.0))
+        own = np.array(run.rows_of.get(s, []), dtype=np.int64)  # what it was drawn with
+        fates[own], cuts[own], others[own] = STANDS, NOT_CUT, -1
+        low[own] = high[own] = run.own_choices[own]
         return Redecided(
             fates.astype(np.uint8).tobytes(),
             cuts.astype(np.uint8).tobytes(),

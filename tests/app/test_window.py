@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QMimeData, QObject, QPointF, Qt, QUrl, Slot
@@ -424,6 +425,24 @@ def test_a_replay_shows_what_the_run_showed(recording, make_window):
     assert replayed.facts == live.facts
     assert other.store.facts is None
     assert not controls(other).run_button.isEnabled()
+
+
+def test_sliders_decide_a_replay_again_without_its_model_and_back(recording, make_window, click, until):
+    window, path = recording
+    other = make_window()
+    other.replays.open_file(path)
+    own, bar = window.sampling_panel.settings(), other.text_view.redecided_bar
+    other.sampling_panel.set_settings(own)
+    other.sampling_panel.take_settings(replace(own, temperature=0.0 if not own.greedy else 1.0))
+    until(lambda: bar.isVisible())
+    assert other.store.facts is None
+    found = other.text_view.canvas.redecided
+    assert len(found.fates) == len(other.store.current.tokens)
+    assert not found.open_count
+    click(bar.button)
+    until(lambda: not bar.isVisible())
+    assert other.sampling_panel.settings() == own
+    assert other.text_view.canvas.redecided is None
 
 
 def test_a_replay_saved_again_is_the_same_run_of_the_same_model(recording, make_window, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from array import array
 from dataclasses import replace
 
@@ -12,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import events as ev
+from engine.control import Control
 from engine.draw import draw
+from engine.loading import load
+from engine.loop import generate
 from engine.redecide import FinishedRun
 from engine.redecided import CUT_OPEN, ELSEWHERE, NOT_CUT, STANDS
 from engine.replay_lines import Reader, line_of
 from engine.sampling import History, decide, final_probabilities
-from engine.settings import SamplingSettings
+from engine.settings import LoadPlan, Request, SamplingSettings
+from tests.tiny_models import tiny_folder
 
 PLAIN = SamplingSettings()
 
@@ -138,12 +143,12 @@ def test_a_run_under_its_own_settings_stands() -> None:
 
 
 def test_one_token_by_hand() -> None:
-    # Probabilities 0.5, 0.3, 0.2; the draw of seed 7 at step 0 falls on the last: top-p 0.8 leaves the first two.
+    # Probabilities 0.5, 0.3, 0.2; the draw of seed 7 at step 0 falls on the last: top-p 0.7 leaves the first two.
     logits = np.log(np.array([0.5, 0.3, 0.2])).astype(np.float32)
     seed = next(seed for seed in range(100) if draw(seed, 0) > 0.85)
     events = walk([logits], [], SamplingSettings(seed=seed))
     assert events[0].token_id == 2
-    found = FinishedRun(start_of([], PLAIN), events).redecide(SamplingSettings(top_p=0.8, seed=seed))
+    found = FinishedRun(start_of([], PLAIN), events).redecide(SamplingSettings(top_p=0.7, seed=seed))
     assert (found.first, found.open_at, found.cut_count) == (0, None, 1)
     assert ev.FILTERS[found.cuts[0] - 1] == "top_p"
     assert found.others[0] == 1
@@ -160,3 +165,74 @@ def test_what_is_kept_survives_the_file() -> None:
     rows = [(random_.normal(size=5000) * 3).astype(np.float32) for _ in range(3)]
     for event in walk(rows, [1, 2], SamplingSettings(temperature=1.5, seed=2)):
         assert Reader().event(json.loads(line_of(event))) == event
+
+
+# ---------------------------------------------------------------- against true re-runs
+
+
+def run_of(session, used: SamplingSettings, count: int) -> tuple[ev.RunStart, list[ev.TokenEvent]]:
+    request = Request(1, "A river bends.", lanes=(used,), max_new_tokens=count, ignore_ends=True)
+    events = list(generate(session, request, Control()))
+    starts = [event for event in events if isinstance(event, ev.RunStart)]
+    return starts[0], [event for event in events if isinstance(event, ev.TokenEvent)]
+
+
+def parts_where_it_was_shown(session, used: SamplingSettings, others: list[SamplingSettings], count: int) -> int:
+    """Runs again under each of the others; returns how often the answer was certain up to where the texts part."""
+    session.kept.on = False  # keys that another chunk computed differ in their last digits
+    try:
+        start, tokens = run_of(session, used, count)
+        run, certain = FinishedRun(start, tokens), 0
+        for other in others:
+            found = run.redecide(other)
+            again = run_of(session, other, count)[1]
+            pairs = enumerate(zip(tokens, again, strict=True))
+            parted = next((step for step, (one, two) in pairs if one.token_id != two.token_id), None)
+            if found.open_at is None:
+                certain += 1
+                assert parted == found.first, other
+                if parted is not None and found.others[parted] >= 0:
+                    assert again[parted].token_id == found.others[parted], other
+            else:
+                assert parted is None or parted >= found.open_at, other
+                assert found.first is None or (parted is not None and parted <= found.first), other
+        return certain
+    finally:
+        session.kept.on = True
+
+
+def some_settings(random_: random.Random, used: SamplingSettings) -> SamplingSettings:
+    """One or two settings moved, a little or a lot."""
+    moves: list[dict] = [
+        {"temperature": used.temperature * random_.uniform(0.9, 1.1)}, {"temperature": random_.uniform(0.2, 1.6)},
+        {"temperature": 0.0}, {"top_p": random_.uniform(0.6, 0.99)}, {"top_k": random_.randint(1, 200)},
+        {"min_p": random_.uniform(0.001, 0.2)}, {"typical_p": random_.uniform(0.5, 0.99)},
+        {"repetition_penalty": random_.uniform(0.9, 1.3)}, {"presence_penalty": random_.uniform(-0.5, 0.5)},
+        {"frequency_penalty": random_.uniform(-0.2, 0.5)}, {"no_repeat_ngram_size": random_.randint(2, 4)},
+    ]  # fmt: skip
+    return replace(used, **(random_.choice(moves) | random_.choice(moves)))
+
+
+@pytest.fixture(scope="module")
+def tiny_session(tmp_path_factory):
+    folder = tiny_folder(tmp_path_factory.mktemp("tiny"))
+    session = load(LoadPlan(str(folder), "float32", device_map="cpu"), lambda event: None, Control())
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tiny_model_run_again_parts_where_it_was_shown(tiny_session, seed) -> None:
+    random_ = random.Random(seed)
+    used = some_settings(random_, SamplingSettings(temperature=0.9, seed=seed))
+    others = [some_settings(random_, used) for _ in range(12)]
+    # Typical-p over a whole vocabulary is open.
+    decidable = sum(other.typical_p == 1.0 for other in others)
+    assert parts_where_it_was_shown(tiny_session, used, others, 24) >= 0.6 * decidable
+
+
+def test_the_default_model_run_again_parts_where_it_was_shown(default_session) -> None:
+    random_ = random.Random(1)
+    used = SamplingSettings(temperature=0.7, top_p=0.95, repetition_penalty=1.1, seed=5)
+    others = [replace(used, top_p=0.9), replace(used, temperature=0.72), *(some_settings(random_, used) for _ in "123")]
+    assert parts_where_it_was_shown(default_session, used, others, 16) >= 4
