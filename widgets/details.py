@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from widgets.panel import Panel, PlainLabel
 from widgets.small import SmallText
@@ -89,3 +89,14 @@ def framed_page() -> QFrame:
     page.setProperty("panel", True)
     page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     return page
+
+
+def beside(left: QWidget, details: QWidget) -> QSplitter:
+    """A table and the details of its chosen row, side by side."""
+    split = QSplitter(Qt.Orientation.Horizontal)
+    split.setChildrenCollapsible(False)
+    split.addWidget(left)
+    split.addWidget(details)
+    split.setStretchFactor(0, 1)
+    split.setSizes([940, 290])
+    return split

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QPushButton,
-    QSplitter,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -18,7 +17,7 @@ from PySide6.QtWidgets import (
 from engine.events import EngineError, FileSet, HubModel, HubOffer
 from widgets import theme
 from widgets.banner import sentence_of
-from widgets.details import Details, Line, framed_page
+from widgets.details import Details, Line, beside, framed_page
 from widgets.download_list import DownloadList, Key
 from widgets.format import UNKNOWN, bytes_text, count_text, short_count
 from widgets.panel import PlainLabel
@@ -45,18 +44,12 @@ class HubPage(QWidget):
         self._build_table()
         self._build_details()
         self.downloads = DownloadList()
-        split = QSplitter(Qt.Orientation.Horizontal)
-        split.setChildrenCollapsible(False)
-        split.addWidget(self.left)
-        split.addWidget(self.details)
-        split.setStretchFactor(0, 1)
-        split.setSizes([940, 290])
-        self.split = split
+        self.split = beside(self.left, self.details)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, theme.GAP, 0, 0)
         column.setSpacing(8)
         column.addLayout(self.top)
-        column.addWidget(split, 1)
+        column.addWidget(self.split, 1)
         column.addWidget(self.downloads)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)

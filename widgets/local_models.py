@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QMenu,
     QPushButton,
-    QSplitter,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -22,7 +21,7 @@ from PySide6.QtWidgets import (
 from engine.events import ModelChoice
 from widgets import theme
 from widgets.banner import translated
-from widgets.details import Details, Line, framed_page
+from widgets.details import Details, Line, beside, framed_page
 from widgets.format import UNKNOWN, bytes_text, count_text, plain_tooltip, short_count
 from widgets.panel import PlainLabel
 from widgets.rows import Column, RowsView
@@ -46,18 +45,12 @@ class LocalModels(QWidget):
         self._build_table()
         self._build_details()
         self._build_empty()
-        split = QSplitter(Qt.Orientation.Horizontal)
-        split.setChildrenCollapsible(False)
-        split.addWidget(self.left)
-        split.addWidget(self.details)
-        split.setStretchFactor(0, 1)
-        split.setSizes([940, 290])
-        self.split = split
+        self.split = beside(self.left, self.details)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, theme.GAP, 0, 0)
         column.setSpacing(8)
         column.addLayout(self.top)
-        column.addWidget(split, 1)
+        column.addWidget(self.split, 1)
         QShortcut(QKeySequence.StandardKey.Find, self, self.focus_filter, Qt.ShortcutContext.WindowShortcut)
         self.set_models((), (), "")
         self._looked = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from engine.events import EngineError, Outline, OutlineQuestion
+from engine.events import Outline, OutlineQuestion
 from engine.settings import PRECISIONS
 from widgets.boxes.page import Page
 from widgets.inside import Subject
@@ -32,13 +32,7 @@ class OutlinePage(Page):
                 self._shown = found
                 self.show_outline(found)
             return
-        self.subject_bar.show_subject(subject)
-        if subject.state == "none":
-            self.say_nothing()
-        elif isinstance(found, EngineError):
-            self.say_error(found)
-        else:
-            self.say_waiting()
+        self.say_why_not(subject, found)
 
     def _found(self, subject: Subject) -> object | None:
         """The outline, or why there is none; None where it is still to come."""

@@ -76,6 +76,16 @@ class Page(QWidget):
             return
         self.say(self.tr("No model is chosen. Choose one (Ctrl+L): this stands here before it is loaded."))
 
+    def say_why_not(self, subject: Subject, found: object | None) -> None:
+        """Words in place of an answer that is not there: no model, an error, or still to come."""
+        self.subject_bar.show_subject(subject)
+        if subject.state == "none":
+            self.say_nothing()
+        elif isinstance(found, EngineError):
+            self.say_error(found)
+        else:
+            self.say_waiting()
+
     def say_error(self, error: EngineError) -> None:
         self.say(sentence_of(error), warning=True)
 

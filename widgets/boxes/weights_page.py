@@ -132,13 +132,7 @@ class WeightsPage(Page):
                 self._show(found)
             self._show_numbers()
             return
-        self.subject_bar.show_subject(subject)
-        if subject.state == "none":
-            self.say_nothing()
-        elif isinstance(found, EngineError):
-            self.say_error(found)
-        else:
-            self.say_waiting()
+        self.say_why_not(subject, found)
 
     def _table_of(self, subject: Subject) -> object | None:
         if subject.state == "none":
