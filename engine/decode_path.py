@@ -33,6 +33,7 @@ class DecodePath:
     words: str  # of the kernel: what ran, not what was asked for
     packed_bytes: int
     replaced_bytes: int  # of the model's own weights that are read no more when decoding
+    read_bytes: int = 0  # of the packed ones in a step, without what only fills up
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     figures: tuple[KernelFigure, ...] = ()
 
@@ -92,7 +93,9 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
         weights, sentence = None, f"general: {general_path(model)}, since {reason}"
         packed = _pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
     replaced = sum(m.weight.numel() * m.weight.element_size() for m in linears) if packed else 0
-    return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, choice.threads, _figures(choice))
+    each = KERNELS[choice.kernel].weight_bytes
+    read = int(sum(m.weight.numel() for m in linears) * each) if packed and each else replaced
+    return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, read, choice.threads, _figures(choice))
 
 
 def choice_for(

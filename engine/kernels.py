@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 Linear = tuple[Tensor, Tensor | None]  # weight [out, in] and bias [out]
 LARGEST_FLOAT16 = 65504.0
+PACKED_AT_ONCE = 8_000_000  # numbers
 
 
 @contextmanager
@@ -135,14 +137,28 @@ class _Float16:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        wide = weight.float()
-        if wide.abs().max() > LARGEST_FLOAT16:
+        if max(abs(float(edge)) for edge in weight.aminmax()) > LARGEST_FLOAT16:
             raise RuntimeError("a weight is larger than float16 can hold")
-        self.packed = torch.ops.quantized.linear_prepack_fp16(wide, None if bias is None else bias.float())
-        self.nbytes = weight.numel() * 2
+        rows, width = weight.shape
+        # A large matrix in parts, since each is widened to float32 on its way.
+        step = max(1, PACKED_AT_ONCE // width)
+        self.packed = [
+            torch.ops.quantized.linear_prepack_fp16(
+                weight[at : at + step].float(), None if bias is None else bias[at : at + step].float()
+            )
+            for at in range(0, rows, step)
+        ]
+        # fbgemm fills up to 512 numbers in one direction and 16 in the other; what it adds is never read.
+        self.nbytes = -(-width // 512) * 512 * -(-rows // 16) * 16 * 2
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+        if len(self.packed) == 1:
+            return torch.ops.quantized.linear_dynamic_fp16(x, self.packed[0])
+        return torch.cat([torch.ops.quantized.linear_dynamic_fp16(x, part) for part in self.packed], dim=-1)
+
+    def script_parts(self) -> tuple[list[Any], list[Tensor]] | None:
+        """What lean_step.py needs of it: packed weights, and plain tensors. None: it has to be called."""
+        return (self.packed, []) if len(self.packed) == 1 else None
 
 
 class _Int8:
@@ -162,6 +178,9 @@ class _Int8:
         y = y.view(*x.shape[:-1], -1)
         return y if self.bias is None else y + self.bias
 
+    def script_parts(self) -> tuple[list[Any], list[Tensor]] | None:
+        return ([], [self.weight, self.scale]) if self.bias is None else None
+
 
 class _Int8Dynamic:
     """8-bit weights and activations, the latter scaled anew at each product: fastest, and visibly less exact."""
@@ -175,9 +194,14 @@ class _Int8Dynamic:
             quantised = torch.quantize_per_channel(wide, scale, zeros, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, None if bias is None else bias.float())
         self.nbytes = weight.numel() + 8 * len(scale)
+        # Without VNNI two products are added in 16 bits, and 8-bit activations could overflow them: 7 bits then.
+        self.reduce_range = not torch.cpu._is_vnni_supported()
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        return torch.ops.quantized.linear_dynamic(x, self.packed, self.reduce_range)
+
+    def script_parts(self) -> tuple[list[Any], list[Tensor]] | None:
+        return [self.packed], []
 
 
 _PACKED: dict[str, Callable[[Tensor, Tensor | None], Product]] = {

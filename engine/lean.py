@@ -18,6 +18,7 @@ from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 from engine.errors import Cancelled
 from engine.kernels import Linear, Product, pack, stream_dtype, torch_threads
+from engine.lean_step import Step, scripted_step
 from engine.readings import forget_pages, mapped_ranges
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -132,6 +133,7 @@ class LeanWeights:
     stream: torch.dtype  # of the activations between products
     wide: str = "packed"
     compiled: tuple[Any, Any] | None = None  # before_attention and after_attention for one row, by torch.compile
+    step: Step | None = None  # one token through all layers in one call; None: layer by layer
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     mapped: list[tuple[int, int]] = field(default_factory=list)  # where the weight files are in memory
 
@@ -170,9 +172,8 @@ def pack_model(
                 forget_pages(parameter, mapped)
         packed_head = pack(kernel, [_linear(head)])
         forget_pages(head.weight, mapped)
-        return LeanWeights(
-            model, kernel, layers, packed_head, model.model.norm.weight.to(dtype), dtype, wide, mapped=mapped
-        )
+        norm, step = model.model.norm.weight.to(dtype), scripted_step(kernel, layers)
+        return LeanWeights(model, kernel, layers, packed_head, norm, dtype, wide, step=step, mapped=mapped)
 
 
 def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[int], object]]:
@@ -188,7 +189,8 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
         dtype = stream_dtype(kernel, model.get_input_embeddings().weight.dtype)
         packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
         norm = model.model.norm.weight.to(dtype)
-        weights = LeanWeights(model, kernel, packed, lambda x: x, norm, dtype, wide)
+        step = scripted_step(kernel, packed)
+        weights = LeanWeights(model, kernel, packed, lambda x: x, norm, dtype, wide, step=step)
 
         def run(rows: int) -> object:
             forward = LeanForward(weights, 1)
@@ -305,7 +307,6 @@ class LeanForward:
         stream, layers = weights.stream, iter(weights.layers)
         if lanes * count >= WIDE_ROWS and weights.wide != "packed":
             stream, layers = (torch.float32 if weights.wide == "float32" else self.dtype), weights.wide_layers()
-        groups, width = self.heads // self.kv_heads, self.head_dim
         # [tokens, 1, head_dim]
         cos, sin = self._cos[begin:end, None].to(stream), self._sin[begin:end, None].to(stream)
         # A later chunk of a prompt sees all that came before it and itself as a triangle.
@@ -313,6 +314,28 @@ class LeanForward:
         if count > 1 and begin:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
+        if count == 1 and weights.step is not None and stream == weights.stream:
+            x = weights.step(x, cos, sin, self._keys, self._values, begin, self.heads, self.kv_heads, self.eps)
+        else:
+            x = self._through(layers, x, cos, sin, mask, begin, cancelled)
+        self.used = end
+        last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
+        return weights.head(last).float().cpu()
+
+    def _through(
+        self,
+        layers: Iterator[Layer],
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        mask: Tensor | None,
+        begin: int,
+        cancelled: Callable[[], bool],
+    ) -> Tensor:
+        """Layer by layer. x: [lanes, tokens, hidden]."""
+        weights, stream = self.weights, x.dtype
+        lanes, count, _ = x.shape
+        end, groups, width = begin + count, self.heads // self.kv_heads, self.head_dim
         before, after = weights.compiled or (before_attention, after_attention)
         if lanes * count > 1:
             before, after = before_attention, after_attention
@@ -335,9 +358,7 @@ class LeanForward:
                 )  # fmt: skip
                 mixed = mixed.transpose(1, 2).reshape(lanes, count, -1)
             x = after(x, mixed, layer, self.eps)
-        self.used = end
-        last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
-        return weights.head(last).float().cpu()
+        return x
 
     def reserve(self, capacity: int) -> None:
         """Room for so many tokens; what is there is kept."""

@@ -211,7 +211,7 @@ def _load(
         packed_bytes=path.packed_bytes,
         packing_bytes=path.packed_bytes - (path.replaced_bytes if mapped else 0),
         read_bytes_per_s=bandwidth.read_bandwidth(model),
-        read_bytes_per_token=read_bytes - path.replaced_bytes + path.packed_bytes,
+        read_bytes_per_token=read_bytes - path.replaced_bytes + path.read_bytes,
     )
     stages.end()
     give_memory_back(collect=False)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 # A chunk of the prompt takes about this long, so that progress moves. Stop is seen sooner, before each layer. Small
 # chunks cost much: each reads all weights.
 CHUNK_S = 0.5
-FIRST_CHUNK_TOKENS = 32
+FIRST_CHUNK_TOKENS = 128
 AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
 LARGEST_CHUNK_TOKENS = 512
 

@@ -5,16 +5,17 @@ Rounds alternate between what is compared, since a machine's speed drifts. Ratio
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from engine.control import Control
-from engine.events import PrefillProgress, TokenEvent
+from engine.events import PrefillProgress, RunEnd, TokenEvent
 from engine.forward import forward_of
 from engine.loop import generate
 from engine.prompt import prepare
@@ -117,6 +118,44 @@ def prefill(session: Session, tokens: int) -> tuple[float, float]:
     with torch.inference_mode():
         session.model(input_ids=torch.tensor([ids[:read]]), use_cache=True, logits_to_keep=1)
     return ours, time.perf_counter() - began
+
+
+def second_run(session: Session) -> tuple[float, float, tuple[int, int, int]]:
+    """Milliseconds to the first token of a prompt that is read anew, and of the same again with its cache kept; and a
+    fork in the middle of it: (token at which it begins, tokens reused, tokens read)."""
+    raw = not session.facts.has_chat_template
+    session.kept.drop()
+    asked = Request(1, PROMPT, raw=raw, lanes=(GREEDY,), max_new_tokens=60, ignore_ends=True)
+    (first, _), (second, _) = _first_token(session, asked), _first_token(session, asked)
+    whole = _first_token(session, asked)[1]
+    fork = replace(asked, written=whole.token_ids[:50])
+    end = _first_token(session, fork)[1]
+    return first, second, (50, end.reused_tokens, end.prompt_tokens + 50 - end.reused_tokens)
+
+
+def _first_token(session: Session, request: Request) -> tuple[float, RunEnd]:
+    (end,) = [event for event in generate(session, request, Control()) if isinstance(event, RunEnd)]
+    return end.ttft_ms, end
+
+
+@dataclass(frozen=True, slots=True)
+class LongRun:
+    """Milliseconds of a step over one long run: median and largest after warm-up, the first and last hundred."""
+
+    median: float
+    high: float
+    first: float
+    last: float
+
+
+def long_run(session: Session, tokens: int) -> LongRun:
+    """All events on, one lane."""
+    raw = not session.facts.has_chat_template
+    request = Request(1, PROMPT, raw=raw, lanes=(GREEDY,), max_new_tokens=tokens, ignore_ends=True)
+    stamps = [time.perf_counter() for event in generate(session, request, Control()) if isinstance(event, TokenEvent)]
+    steps = [(after - before) * 1e3 for before, after in itertools.pairwise(stamps[10:])]
+    median = statistics.median
+    return LongRun(median(steps), max(steps), median(steps[:100]), median(steps[-100:]))
 
 
 def prompt_ids(session: Session) -> torch.Tensor:

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from engine.blueprint import Blueprint
 from engine.errors import CannotLoad
 from engine.files import DTYPE_NAMES, TensorEntry, WeightFiles, checksum_verdict
+from engine.readings import forget_pages, mapped_ranges
 from engine.trust import tie_needed
 
 _EXPERT = re.compile(r"^(.*\.experts\.)(\d+)\.(.+)$")
@@ -150,6 +151,7 @@ class Damage:
 
         file = entries[0].file
         whole = torch.from_file(str(file), shared=False, size=file.stat().st_size, dtype=torch.uint8)
+        mapped = mapped_ranges()
         for stretch in _stretches(entries):
             kind = getattr(torch, DTYPE_NAMES.get(stretch[0].dtype, ""), None)
             begin, end = stretch[0].begin, stretch[-1].begin + stretch[-1].bytes
@@ -170,6 +172,7 @@ class Damage:
                     self.looked_at += 1
                 else:
                     self.look(entry.name, tensor.view(entry.shape))
+            forget_pages(numbers, mapped)
             yield stretch
 
     def refusal(self, tensors: int, precision: str, files: WeightFiles | None) -> CannotLoad | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import RunFailed, SettingsRefused
@@ -14,6 +16,7 @@ from engine.settings import LoadPlan, precision_named
 
 if TYPE_CHECKING:
     from engine.measure import Spread
+    from engine.session import Session
 
 CHILD_WAIT_S = 900
 
@@ -24,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens of each round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="torch's threads (default: all cores)")
+    parser.add_argument("--kernel", default=None, help="as the kernels box names it; default: the fastest exact one")
+    parser.add_argument("--long", type=int, default=1000, help="tokens of the one long run (default: %(default)s)")
+    parser.add_argument("--gguf", default="", help="a GGUF file of the same model, for llama.cpp's figure")
     parser.add_argument("--no-window", action="store_true", help="leave out what is measured with the window")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
 
@@ -36,76 +42,191 @@ def run(args: argparse.Namespace) -> int:
     from engine.control import Control
     from engine.loading import load
 
-    plan = LoadPlan(args.model, precision_named(args.precision), device_map="cpu")
+    plan = LoadPlan(args.model, precision_named(args.precision), device_map="cpu", kernel=args.kernel)
     figures: dict[str, Any] = {}
-    peak = _child(["app.commands.bench_peak", plan.model, plan.precision or ""])
+    table = _Table(args)
+    peak = _child(["app.commands.bench_peak", plan.model, plan.precision or "", plan.kernel or ""])
+    plain = load(replace(plan, kernel="plain"), lambda event: None, Control(), leave_one_core=False)
     session = load(plan, lambda event: None, Control(), leave_one_core=False)
     import torch
 
     if args.threads:
         torch.set_num_threads(args.threads)
-    table = _Table(args)
     table.say(
         f"{session.facts.name}, {session.facts.precision}, {torch.get_num_threads()} threads, "
         f"{args.rounds} rounds of {args.tokens} tokens; median (smallest to largest)"
     )
-    generated, ours, bare, shares = [], [], [], []
-    kv_bytes = 0
+    table.say(f"  kernel: {session.facts.kernel_words}")
+    small = _eight_bits(plan, session)
+    _, own = _decode(args, table, figures, plain, session, small)
+    plain.close()
+    if small is not None:
+        small.close()
+    _lanes(args, table, figures, session, own)
+    _prompts(args, table, figures, session, own)
+    _long_run(args, table, figures, session)
+    bandwidth = read_bandwidth(session.model)
+    kv_bytes = session.facts.kv_bytes_per_token or 0
+    ceiling = bandwidth / (session.facts.read_bytes_per_token + kv_bytes * args.tokens)
+    figures["bandwidth_share"] = own / ceiling
+    table.say(
+        f"  memory read at {bandwidth / 1e9:.1f} GB/s: at most {ceiling:.0f} tokens/s; {own / ceiling:.0%} reached"
+    )
+    session.close()
+    _llama(args, table, figures)
+
+    loads = _load_times(replace(plan, kernel="plain"), max(3, args.rounds))
+    ratio = measure.Spread.of([mine / theirs for mine, theirs in loads])
+    table.row("load, before packing", ratio, "× from_pretrained")
+    figures["load_vs_from_pretrained"] = ratio.median
+    figures["peak_rss_vs_weights"] = peak["peak_bytes"] / peak["weights_bytes"]
+    table.say(f"  peak memory of load, packing and a run: {figures['peak_rss_vs_weights']:.2f} × the weights")
+    if not args.no_window:
+        _window(args, table, figures, plan, own)
+    if args.json:
+        print(json.dumps(figures))
+    return 0
+
+
+def _eight_bits(plan: LoadPlan, session: Session) -> Session | None:
+    """The model with 8-bit weights, where this processor has such a kernel."""
+    from engine.control import Control
+    from engine.errors import CannotLoad
+    from engine.loading import load
+
+    if session.facts.precision not in ("bfloat16", "float16", "float32"):
+        return None
+    try:
+        return load(replace(plan, kernel="int8"), lambda event: None, Control(), leave_one_core=False)
+    except CannotLoad:
+        return None
+
+
+def _decode(
+    args: argparse.Namespace, table: _Table, figures: dict[str, Any], plain: Session, session: Session,
+    small: Session | None,
+) -> tuple[float, float]:  # fmt: skip
+    """Tokens per second of generate() with a streamer, and of our loop with all events on."""
+    from engine import measure
+
+    generated, ours, bare, shares, eight = [], [], [], [], []
     for _ in range(args.rounds):
-        generated.append(measure.generate_with_streamer(session, args.tokens))
+        generated.append(measure.generate_with_streamer(plain, args.tokens))
         bare.append(measure.bare_loop(session, args.tokens))
         mine = measure.our_loop(session, args.tokens)
         ours.append(mine.tokens_per_s)
         shares.append(mine.share)
-        kv_bytes = mine.kv_bytes
+        if small is not None:
+            eight.append(measure.our_loop(small, args.tokens).tokens_per_s)
     spread = measure.Spread.of
-    base = spread(generated).median
+    base, own = spread(generated).median, spread(ours).median
     table.row("generate() with a streamer", spread(generated), "tokens/s")
     table.row("our loop, forward and argmax alone", spread([b / base for b in bare]), "× generate()")
     table.row("our loop, all events on", spread([o / base for o in ours]), "× generate()")
+    table.row("  the same", spread(ours), "tokens/s")
     table.row("waterfall, events and text: share of a step", spread([s * 100 for s in shares]), "%")
-    figures["decode_vs_generate"] = spread(ours).median / base
-    figures["telemetry_share"] = spread(shares).median
-    figures["decode_tokens_per_s"] = spread(ours).median
+    if eight:
+        table.row("our loop with 8-bit weights, all events on", spread([e / base for e in eight]), "× generate()")
+        figures["eight_bit_tokens_per_s"] = spread(eight).median
+    figures |= {
+        "decode_vs_generate": own / base,
+        "telemetry_share": spread(shares).median,
+        "decode_tokens_per_s": own,
+        "generate_tokens_per_s": base,
+    }
+    return base, own
+
+
+def _lanes(
+    args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session, own: float
+) -> None:  # fmt: skip
+    from engine import measure
 
     for lanes in (2, 4, 8, 16):
-        together = [measure.our_loop(session, max(8, args.tokens // 4), lanes).tokens_per_s for _ in range(2)]
-        ratio = spread([t / spread(ours).median for t in together])
+        tokens, ratios = max(8, args.tokens // 4), []
+        for _ in range(max(2, args.rounds // 2)):
+            alone = measure.our_loop(session, tokens).tokens_per_s
+            ratios.append(measure.our_loop(session, tokens, lanes).tokens_per_s / alone)
+        ratio = measure.Spread.of(ratios)
         table.row(f"{lanes} lanes as one batch", ratio, "× one after another")
         if lanes == 8:
             figures["lanes8_vs_sequential"] = ratio.median
+
+
+def _prompts(
+    args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session, own: float
+) -> None:  # fmt: skip
+    from engine import measure
+
     reads = [measure.prefill(session, 512) for _ in range(max(2, args.rounds // 2))]
-    table.row("prefill of 512 tokens", spread([theirs / mine for mine, theirs in reads]), "× one forward in one piece")
-    figures["prefill_vs_forward"] = spread([theirs / mine for mine, theirs in reads]).median
-    bandwidth = read_bandwidth(session.model)
-    ceiling = bandwidth / (session.facts.read_bytes_per_token + kv_bytes)
-    figures["bandwidth_share"] = spread(ours).median / ceiling
-    table.say(f"  memory read at {bandwidth / 1e9:.1f} GB/s: at most {ceiling:.0f} tokens/s")
-    table.row("share of that bandwidth reached", spread([o / ceiling * 100 for o in ours]), "%")
-    session.close()
+    ratio = measure.Spread.of([theirs / mine for mine, theirs in reads])
+    table.row("prefill of 512 tokens", ratio, "× one forward in one piece")
+    figures["prefill_vs_forward"] = ratio.median
+    again = [measure.second_run(session) for _ in range(max(2, args.rounds // 2))]
+    table.row("first token, the prompt read anew", measure.Spread.of([first for first, _, _ in again]), "ms")
+    table.row(
+        "first token, the prompt's cache kept", measure.Spread.of([ms * own / 1e3 for _, ms, _ in again]), "steps"
+    )
+    table.say(f"  a fork at token {again[0][2][0]}: {again[0][2][1]} tokens reused, {again[0][2][2]} read")
+    figures["second_run_steps"] = measure.Spread.of([ms * own / 1e3 for _, ms, _ in again]).median
 
-    loads = _load_times(plan, max(2, args.rounds // 2))
-    ratio = spread([mine / theirs for mine, theirs in loads])
-    table.row("load", ratio, "× from_pretrained")
-    figures["load_vs_from_pretrained"] = ratio.median
-    figures["peak_rss_vs_weights"] = peak["peak_bytes"] / peak["weights_bytes"]
-    table.say(f"  peak memory of a load and one forward: {figures['peak_rss_vs_weights']:.2f} × the weights")
 
-    if not args.no_window:
-        window = _child(["app.commands.bench_window", plan.model, plan.precision or "", str(args.tokens)])
-        figures["window"] = window
-        table.say(
-            f"  window visible after {window['visible_ms']:.0f} ms; while the model runs "
-            f"{window['decode_tokens_per_s']:.1f} tokens/s, longest stall of the window "
-            f"{window['longest_stall_ms']:.0f} ms, {window['frames_per_s']:.0f} frames/s"
-        )
-        table.say(
-            f"  10,000 tokens in the window: {window['text_grown_bytes'] / 1e6:.0f} MB, "
-            f"a repaint {window['repaint_ms']:.1f} ms"
-        )
-    if args.json:
-        print(json.dumps(figures))
-    return 0
+def _long_run(args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session) -> None:
+    from engine import measure
+
+    tokens = min(args.long, session.facts.context_tokens - 100) if session.facts.context_tokens else args.long
+    if tokens < 100:
+        return
+    steps = measure.long_run(session, tokens)
+    table.say(
+        f"  one run of {tokens} tokens: step {steps.median:.1f} ms, slowest {steps.high / steps.median:.2f} times it; "
+        f"first hundred {steps.first:.1f} ms, last hundred {steps.last:.1f} ms"
+    )
+    figures["slowest_step_vs_median"] = steps.high / steps.median
+    figures["last_steps_vs_first"] = steps.last / steps.first
+
+
+def _window(args: argparse.Namespace, table: _Table, figures: dict[str, Any], plan: LoadPlan, own: float) -> None:
+    window = _child(
+        ["app.commands.bench_window", plan.model, plan.precision or "", plan.kernel or "", str(args.tokens)]
+    )
+    figures["window"] = window
+    figures["window_vs_loop"] = window["decode_tokens_per_s"] / own
+    table.say(
+        f"  window visible after {window['visible_ms']:.0f} ms; while the model runs "
+        f"{window['decode_tokens_per_s']:.1f} tokens/s ({figures['window_vs_loop']:.2f} × the loop alone), longest "
+        f"stall of the window {window['longest_stall_ms']:.0f} ms, {window['frames_per_s']:.0f} frames/s"
+    )
+    table.say(
+        f"  10,000 tokens in the window: {window['text_grown_bytes'] / 1e6:.0f} MB, "
+        f"a repaint {window['repaint_ms']:.1f} ms"
+    )
+
+
+def _llama(args: argparse.Namespace, table: _Table, figures: dict[str, Any]) -> None:
+    """llama.cpp beside it, where its Python package is installed and a GGUF file of the model is given."""
+    import importlib.util
+
+    if importlib.util.find_spec("llama_cpp") is None:
+        table.say("  llama.cpp: llama-cpp-python is not installed, so there is no figure to compare with")
+        return
+    if not args.gguf:
+        table.say("  llama.cpp: give a GGUF file of the same model with --gguf to compare")
+        return
+    threads = str(args.threads or os.cpu_count() or 1)
+    found = _child(["app.commands.bench_llama", args.gguf, str(args.tokens), str(args.rounds), threads])
+    figures["llama_cpp"] = found
+    own = {"F16": figures["decode_tokens_per_s"], "Q8_0": figures.get("eight_bit_tokens_per_s")}
+    for kind, rates in found.items():
+        table.row(f"llama.cpp, {kind}", measure_spread(rates), "tokens/s")
+        if mine := own.get(kind):
+            table.say(f"    ours is {mine / measure_spread(rates).median:.2f} × that")
+
+
+def measure_spread(values: list[float]) -> Spread:
+    from engine.measure import Spread
+
+    return Spread.of(values)
 
 
 class _Table:

@@ -12,7 +12,7 @@ from engine.machine import calm_threads
 
 
 def main() -> None:
-    model, precision, tokens, started = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    model, precision, kernel, tokens, started = *sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5])
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     calm_threads()
@@ -26,7 +26,7 @@ def main() -> None:
 
     app = QApplication(["glasswork"])
     theme.apply(app)
-    window = MainWindow(Preferences(model=model, precision=precision, max_new_tokens=tokens), visit="")
+    window = MainWindow(Preferences(model=model, precision=precision, kernel=kernel, max_new_tokens=tokens), visit="")
     window.show()
     app.processEvents()
     figures: dict[str, float] = {"visible_ms": (time.time() - started) * 1e3}
