@@ -28,7 +28,7 @@ class RedecidedBar(QFrame):
                 "text, so of later words it is only said whether they would still stand after the words written here."
             )
         )
-        self.button = QPushButton(self.tr("As it was written"))
+        self.button = QPushButton(self.tr("As written"))
         self.button.setToolTip(self.tr("Sets the sliders back to the settings that this text was written with"))
         self.button.clicked.connect(self.back_requested)
         row = QHBoxLayout(self)
@@ -65,14 +65,14 @@ def summary(found: Redecided, tokens: list[TokenEvent]) -> str:
             parts.append(translate("Redecided", "Undecided from word {at} on.").format(at=at))
         else:
             parts.append(
-                translate("Redecided", "With these settings the text would go elsewhere by word {last}, not before "
+                translate("Redecided", "The text would go elsewhere by word {last}, not before "
                           "word {at}, which is undecided.").format(at=at, last=count_text(first + 1))
             )  # fmt: skip
     elif first is None:
-        parts.append(translate("Redecided", "With these settings the same text would be written."))
+        parts.append(translate("Redecided", "The same text would be written with these settings."))
     else:
         parts.append(
-            translate("Redecided", "With these settings the text would go elsewhere at word {at}: {why}.").format(
+            translate("Redecided", "The text would go elsewhere at word {at}: {why}.").format(
                 at=count_text(first + 1), why=why(found, tokens, first)
             )
         )
@@ -99,7 +99,7 @@ def why(found: Redecided, tokens: list[TokenEvent], step: int) -> str:
         said = translate("Redecided", "{word} still stands at this place").format(word=word)
     other = other_text(found, tokens[step], step)
     if other:
-        said += translate("Redecided", ", {word} stands there instead").format(word=other)
+        said += translate("Redecided", ", {word} instead").format(word=other)
     return said
 
 

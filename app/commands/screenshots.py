@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,6 +143,13 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         dialog.close()
         window.replays.open_file(folder / "tour.jsonl")
         camera.shoot("08-replay")
+        window.sampling_panel.set_settings(SETTINGS)
+        window.sampling_panel.take_settings(replace(SETTINGS, top_p=0.7))
+        wait(window.text_view.redecided_bar.isVisible, window)
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            camera.shoot(f"10-sliders-{mode}")
+        theme.set_mode("light")
     finally:
         window.close()
     return camera.files
