@@ -24,8 +24,9 @@ from engine.events import LOAD_STAGES, Event, Fact, LoadProgress
 from engine.files import WeightFiles, weight_files
 from engine.logs import log_path, quiet_libraries, start_logging
 from engine.outline import outline
+from engine.packed_layers import fit_cpu_kernels, refuse_what_does_not_run
 from engine.placement import Placement, place
-from engine.quantised import fit_cpu_kernels, packing_notes, refuse_missing_kernels, refuse_what_does_not_run
+from engine.quantised import packing_notes, refuse_missing_kernels
 from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.session import Session
 from engine.session_facts import generation_defaults, session_facts

@@ -10,8 +10,8 @@ from engine.catalog import Located, read_json_quietly
 from engine.errors import SettingsRefused
 from engine.events import Fact, LedgerPart, PlacedPart, SessionFacts
 from engine.memory import estimate, kv_bytes_per_token, part_of
+from engine.packed_layers import loaded_words, plain_tensors
 from engine.placement import Placement
-from engine.quantised import loaded_words, plain_tensors
 from engine.settings import RANGES, LoadPlan, SamplingSettings
 from engine.sizes import ELEMENT_BYTES
 

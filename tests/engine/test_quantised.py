@@ -17,14 +17,13 @@ from engine.events import TokenEvent
 from engine.loading import load
 from engine.loop import generate
 from engine.memory import estimate
+from engine.packed_layers import fit_cpu_kernels, plain_tensors
 from engine.placement import module_sizes
 from engine.quantised import (
     METHODS,
     Quantised,
     bitsandbytes_size,
-    fit_cpu_kernels,
     packed_size,
-    plain_tensors,
     read_quantisation,
     refuse_missing_kernels,
 )
