@@ -85,6 +85,7 @@ class PlacementPage(Page):
             self.subject_bar.show_subject(subject)
             found = self.answer_to(EstimateQuestion(subject.model, subject.precision))
             if isinstance(found, Estimate):
+                self.subject_bar.show_subject(subject, found.model)
                 self._show_chosen(subject.model, subject.precision, found)
             elif isinstance(found, EngineError):
                 self.say_error(found)

@@ -104,6 +104,7 @@ def test_a_model_that_is_only_chosen_is_asked_for_and_predicted(qtbot, store, pa
     page.refresh()
     assert page.ledger.figures.text("exact") == "17.13 GB"
     assert page.price.isHidden()
+    assert page.subject_bar.name.text() == estimate(CPU).model  # as config.json's folder is called, not what was typed
     page.tabs.setCurrentIndex(2)
     with qtbot.waitSignal(page.asked) as caught:
         pass
