@@ -184,7 +184,7 @@ def test_a_question_never_holds_up_a_load(make_window, until, folder, monkeypatc
 
     entered = threading.Event()
 
-    def slow(question, session, control):
+    def slow(question, session, control, *_):
         entered.set()
         while not control.cancelled():
             threading.Event().wait(0.001)

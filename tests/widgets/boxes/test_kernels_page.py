@@ -49,7 +49,7 @@ def page(qtbot, store, asked):
     view.resize(330, 700)
     view.show()
     view.show_box("kernels")
-    yield view.page("kernels")  # the view stays for as long: qtbot holds it weakly
+    yield view.page("kernels")  # noqa: PT022  the view must stay for as long: qtbot holds it weakly
 
 
 def load(store, **changes):
