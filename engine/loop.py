@@ -27,9 +27,9 @@ from engine.text import StopMatcher, TokenText
 
 log = logging.getLogger(__name__)
 
-# A chunk of the prompt takes about this long, so that progress moves. Stop is seen sooner, before each layer. Small
+# A chunk of the prompt takes about this long, so that progress moves; it is known from the last prompt. Stop is seen sooner, before each layer. Small
 # chunks cost much: each reads all weights.
-CHUNK_S = 0.5
+CHUNK_S = 1.0
 FIRST_CHUNK_TOKENS = 128
 AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
 LARGEST_CHUNK_TOKENS = 512
@@ -202,6 +202,8 @@ class _Running:
         else:
             self.forward = forward_of(self.session, expected)
         done = self.reused
+        if self.session.prefill_tokens_per_s:
+            chunk = int(min(LARGEST_CHUNK_TOKENS, max(chunk, self.session.prefill_tokens_per_s * CHUNK_S)))
         if self.forward.in_one_piece(len(ids)):
             chunk = len(ids)
         logits: np.ndarray | None = None
@@ -221,6 +223,8 @@ class _Running:
             self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
             yield PrefillProgress(self.request.run_id, done, len(ids), self.prefill_ms, self.kv_bytes, self.reused)
             fitting = len(part) * CHUNK_S / max(now - began, 1e-6)
+            if len(part) >= FIRST_CHUNK_TOKENS:
+                self.session.prefill_tokens_per_s = len(part) / max(now - began, 1e-6)
             chunk = int(min(LARGEST_CHUNK_TOKENS, max(FIRST_CHUNK_TOKENS, fitting)))
         return logits
 
