@@ -27,8 +27,8 @@ from engine.text import StopMatcher, TokenText
 
 log = logging.getLogger(__name__)
 
-# A chunk of the prompt takes about this long, so that progress moves; it is known from the last prompt. Stop is seen sooner, before each layer. Small
-# chunks cost much: each reads all weights.
+# A chunk of the prompt takes about this long, so that progress moves; its speed is known from the last prompt. Stop is
+# seen sooner, before each layer. Small chunks cost much: each reads all weights.
 CHUNK_S = 1.0
 FIRST_CHUNK_TOKENS = 128
 AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
