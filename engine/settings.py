@@ -34,6 +34,8 @@ class LoadPlan:
     device_map: "auto", "balanced", "balanced_low_0", "sequential", one device ("cpu", "cuda:0"), or pairs of
         (module name, device) where a device may also be "disk".
     max_memory_bytes: pairs of (device, bytes), for the planner.
+    attention: transformers' name of the attention implementation ("sdpa", "eager"), None for its own choice.
+    kernel: a name of engine/kernels.py for how products are computed, None for the fastest of the exact ones.
     int8_threshold: inputs as large as this are multiplied in 16 bits (Dettmers 2022); 0 keeps none apart.
     double_quantisation: of nf4 and fp4, whose block constants are packed once more (Dettmers 2023).
     compute_dtype: what nf4 and fp4 are unpacked to for each product; None for the model's own floating type.

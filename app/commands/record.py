@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="the prompt is plain text to go on with, no chat")
     parser.add_argument("--precision", help="float32, bfloat16, float16, int8, nf4, fp4 (left out: as the files say)")
     parser.add_argument("--device-map", default="auto", help="auto, one device, or module=device,module=device")
+    parser.add_argument("--kernel", help="how products are computed, as the kernels box names it (default: measured)")
     add_packing_arguments(parser)
     parser.add_argument(
         "--lane",
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         allow_pickle=args.allow_pickle,
         trust_remote_code=args.trust_remote_code,
         tie_lm_head=args.tie_lm_head,
+        kernel=args.kernel,
         **packing_from(args),
     )
     seed = None if args.seed is None else whole_number("--seed", args.seed)
