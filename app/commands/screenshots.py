@@ -224,7 +224,7 @@ class Camera:
         rest = QElapsedTimer()
         rest.start()
         rounds = 0
-        while rest.elapsed() < 120 or rounds < 12:  # a few frames, also where one takes long
+        while rest.elapsed() < 300 or rounds < 12:  # a few frames, also where one takes long
             QApplication.processEvents()
             time.sleep(0.005)
             rounds += 1
