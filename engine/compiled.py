@@ -49,7 +49,7 @@ def compile_step(weights: LeanWeights, say: Callable[[str], None], cancelled: Ca
         raise CannotLoad("torch.compile cannot be used: {reason}.", "Choose another kernel.", reason=reason)
     import torch._inductor.config as inductor
 
-    torch._logging.set_logs(all=logging.CRITICAL)  # what stops it would be told on the terminal, with traces
+    torch._logging.set_logs(all=logging.CRITICAL)  # what stops it would be told on the terminal, with traces  # pyright: ignore[reportPrivateImportUsage]
 
     began = time.perf_counter()
     functions = tuple(
