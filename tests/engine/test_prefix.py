@@ -7,6 +7,7 @@ import pytest
 from engine.control import Control
 from engine.errors import SettingsRefused
 from engine.events import CacheKept, PrefillProgress, RunEnd, TokenEvent
+from engine.forward import forward_of
 from engine.loading import load
 from engine.loop import generate
 from engine.settings import LoadPlan, Request, SamplingSettings
@@ -161,3 +162,17 @@ def test_a_stopped_run_keeps_what_it_read(sessions):
 def test_a_fork_beyond_the_last_token_is_a_sentence():
     with pytest.raises(SettingsRefused, match="written already"):
         Request(1, "x", max_new_tokens=3, written=(1, 2, 3))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+def test_a_forked_cache_equals_a_fresh_prefill_up_to_there(sessions, family):
+    """MEM-4. The logits after the fork's first token, within 1e-4 in float32."""
+    session = sessions(family)
+    _, (whole,) = run(session, tokens=30)
+    ids = session.kept.ids[: whole.prompt_tokens + 10]
+    forward, shared = session.kept.take([*ids, 77])
+    assert shared == len(ids)
+    fresh = forward_of(session, 100)
+    fresh.read(ids)
+    assert abs(forward.step([77]) - fresh.step([77])).max() < 1e-4
+    assert forward.kv_bytes()[0] == fresh.kv_bytes()[0]
