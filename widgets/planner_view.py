@@ -203,6 +203,10 @@ class PlannerView(QWidget):
         self.gpus.style().unpolish(self.gpus)
         self.gpus.style().polish(self.gpus)
         self.card.setCurrentIndex(0)
+        if problem:  # the plan that stands here is another machine's
+            self._shown = None
+            self.picture.show_plan(None)
+            self.notes.setText("")
         self._changed()
 
     @Slot()
@@ -304,6 +308,8 @@ class PlannerView(QWidget):
             self._say(self.tr("Choose a model: its config.json is enough. The plan for other GPUs stands here then."))
         elif self.store.activity in BUSY:
             self._say(self.tr("The engine is at work; the plan is made as soon as it is free."))
+        elif self.problem.text():
+            self._say("")
         elif self._shown is None:
             self._say(self.tr("planning…"))
 

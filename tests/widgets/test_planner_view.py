@@ -118,6 +118,18 @@ def test_gpus_that_cannot_be_read_say_what_can_and_nothing_is_asked(qtbot, view)
     assert [size for _, size in view.wish().devices] == [80 * GB, 24 * GB, 24 * GB, 64 * GB]
 
 
+def test_a_plan_goes_when_the_machine_it_was_made_for_can_no_longer_be_read(qtbot, view, store):
+    wish = asked_by(qtbot, view, lambda: view.set_model("m", "Llama"))
+    store.take(ev.Answered(wish, plan_of(wish)))
+    store.frame.emit()
+    assert view.verdict.text()
+    view.gpus.selectAll()
+    QTest.keyClicks(view.gpus, "two")
+    assert view.verdict.text() == ""
+    store.frame.emit()
+    assert view.verdict.text() == ""
+
+
 def test_another_planner_begins_with_the_machine_that_was_described_last(qtbot, view, store):
     view.gpus.selectAll()
     QTest.keyClicks(view.gpus, "8x80")
