@@ -265,7 +265,8 @@ class PlannerView(QWidget):
         """Shows the newest answer; the one before stays until it is there."""
         if not self.isVisible():
             return
-        answer = self.store.inside.answers.get(self._wish) if self._wish is not None else None
+        asked = self._wish if not self.problem.text() else None
+        answer = self.store.inside.answers.get(asked) if asked is not None else None
         if answer is None:
             waits = self._wish is None or self._wish in self.store.inside.pending or self._timer.isActive()
             if not waits and self.store.activity not in BUSY:
