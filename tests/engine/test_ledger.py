@@ -131,7 +131,8 @@ def test_the_measured_parts_add_up_to_the_processs_memory(default_session):
 
 
 def test_before_the_first_word_what_is_mapped_counts_below_zero_and_says_so(default_model_path):
-    session = loaded(str(default_model_path), "bfloat16")
+    plan = LoadPlan(str(default_model_path), "bfloat16", kernel="plain")  # the others pack, and so read the weights
+    session = load(plan, lambda event: None, Control())
     facts = session.facts
     less = MemoryReading(0.0, facts.memory_before_bytes + 1_000_000, 0, 0)
     last = facts.process_ledger(less)[-1]
@@ -221,3 +222,16 @@ def test_ten_loads_leave_the_process_as_the_second_left_it(tmp_path):
         left.append(read_memory().process_bytes)
     assert weights_bytes > 40_000_000
     assert left[-1] - left[1] < 0.2 * weights_bytes
+
+
+def test_packed_copies_are_in_the_sum_less_what_stays_on_disk(default_model_path):
+    plan = LoadPlan(str(default_model_path), "bfloat16", kernel="int8")
+    session = load(plan, lambda event: None, Control())
+    facts = session.facts
+    linear = facts.packed_bytes - facts.packing_bytes  # of the model's own weights that are read no more
+    assert linear / 2 < facts.packed_bytes < linear * 0.51
+    parts = facts.process_ledger(None)
+    packed = next(part for part in parts if part.name == "packed weights")
+    assert packed.measured_bytes == facts.packing_bytes < 0
+    assert sum(part.measured_bytes or 0 for part in parts) == facts.memory_after_bytes
+    session.close()
