@@ -117,6 +117,17 @@ def test_byte_labels_share_a_unit():
 # ---------------------------------------------------------------- each plot
 
 
+@pytest.mark.parametrize("kind", [KvCachePlot, SpeedPlot])
+def test_a_plot_that_was_empty_has_room_for_its_axes_as_soon_as_it_is_drawn(qtbot, store, kind):
+    plot = shown(qtbot, kind, store)
+    plot.grab()
+    write(store, make.tokens([*make.words(make.RIVER)]))
+    plot.grab()
+    assert plot.view.getAxis("left").isVisible()
+    assert plot.view.getAxis("left").width() > 20
+    assert plot.view.getAxis("bottom").height() > 10
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_plot_says_what_will_be_drawn_and_what_to_press(qtbot, store, kind):
     plot = shown(qtbot, kind, store)

@@ -222,7 +222,9 @@ class Plot(Panel):
         if text:
             self.set_legend()
         for side in ("left", "bottom"):
-            self.view.getAxis(side).setVisible(not text)
+            axis = self.view.getAxis(side)
+            if axis.isVisible() == bool(text):  # its own show and hide also give it its room, setVisible does not
+                axis.hide() if text else axis.show()
         if text:
             for curve in self.curves:
                 curve.draw((), ())
