@@ -26,7 +26,7 @@ from engine.forward import Forward, GeneralForward
 from engine.kernels import KERNELS, offered
 from engine.lean import LeanForward
 from engine.readings import give_memory_back, read_memory, weights_apart
-from engine.xray import sample_text
+from engine.xray import kl_divergence, sample_text
 
 if TYPE_CHECKING:
     from engine.session import Session
@@ -187,7 +187,7 @@ def _measured(
 def divergence(reference: np.ndarray, other: np.ndarray) -> float:
     """KL divergence in nats of two distributions given by their logits, [vocab], the reference first."""
     p, q = (torch.log_softmax(torch.from_numpy(logits).double(), 0) for logits in (reference, other))
-    return max(0.0, float((p.exp() * (p - q)).sum()))
+    return float(kl_divergence(p, q))
 
 
 def _eager(model: Any, implementation: str) -> None:

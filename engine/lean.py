@@ -54,15 +54,15 @@ def why_not(model: Any) -> str:
     return ""
 
 
-def groups(layer: Any) -> tuple[list[Linear], list[Linear], list[Linear], list[Linear]]:
+def groups(layer: Any) -> list[list[Linear]]:
     """A layer's linear layers, those together that read the same input: query-key-value, out, gate-up, down."""
     attention, mlp = layer.self_attn, layer.mlp
-    return (
+    return [
         [_linear(attention.q_proj), _linear(attention.k_proj), _linear(attention.v_proj)],
         [_linear(attention.o_proj)],
         [_linear(mlp.gate_proj), _linear(mlp.up_proj)],
         [_linear(mlp.down_proj)],
-    )
+    ]
 
 
 def _linear(module: torch.nn.Linear) -> Linear:
@@ -83,10 +83,12 @@ class Layer:
     down: Product
 
     @classmethod
-    def of(cls, layer: Any, kernel: str, dtype: torch.dtype) -> Layer:
-        """dtype: of the activations between the products."""
-        attention = layer.self_attn
-        qkv, out, gate_up, down = (pack(kernel, group) for group in groups(layer))
+    def of(cls, layer: Any, kernel: str, dtype: torch.dtype, widen: bool = False) -> Layer:
+        """dtype: of the activations between the products. widen: the weights in float32, for one use."""
+        attention, parts = layer.self_attn, groups(layer)
+        if widen:
+            parts = [[(w.float(), None if b is None else b.float()) for w, b in group] for group in parts]
+        qkv, out, gate_up, down = (pack(kernel, group) for group in parts)
         return cls(
             norm=layer.input_layernorm.weight.to(dtype),
             qkv=qkv,
@@ -94,24 +96,6 @@ class Layer:
             k_norm=attention.k_norm.weight.to(dtype) if hasattr(attention, "k_norm") else None,
             out=out,
             mlp_norm=layer.post_attention_layernorm.weight.to(dtype),
-            gate_up=gate_up,
-            down=down,
-        )
-
-    @classmethod
-    def widened(cls, layer: Any) -> Layer:
-        """In float32, made for one use and dropped."""
-        attention = layer.self_attn
-        qkv, out, gate_up, down = (
-            pack("plain", [(w.float(), None if b is None else b.float()) for w, b in group]) for group in groups(layer)
-        )
-        return cls(
-            norm=layer.input_layernorm.weight.float(),
-            qkv=qkv,
-            q_norm=attention.q_norm.weight.float() if hasattr(attention, "q_norm") else None,
-            k_norm=attention.k_norm.weight.float() if hasattr(attention, "k_norm") else None,
-            out=out,
-            mlp_norm=layer.post_attention_layernorm.weight.float(),
             gate_up=gate_up,
             down=down,
         )
@@ -145,9 +129,10 @@ class LeanWeights:
 
     def wide_layers(self) -> Iterator[Layer]:
         """The layers for many rows, one after another; the file's pages that a layer touched are let go after it."""
-        kernel_dtype = self.model.get_input_embeddings().weight.dtype
+        widen = self.wide == "float32"
+        dtype = torch.float32 if widen else self.model.get_input_embeddings().weight.dtype
         for layer in self.model.model.layers[: len(self.layers)]:
-            yield Layer.widened(layer) if self.wide == "float32" else Layer.of(layer, "plain", kernel_dtype)
+            yield Layer.of(layer, "plain", dtype, widen)
             if self.kernel != "plain":
                 for parameter in layer.parameters():
                     forget_pages(parameter, self.mapped)

@@ -45,6 +45,14 @@ def sample_text(name: str) -> str:
     return (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
+def kl_divergence(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Kullback-Leibler divergence in nats, [...]. p, q: log-probabilities, [..., vocab], the reference first."""
+    import torch
+
+    # What the reference rules out adds nothing: 0 · ln 0 is 0. Rounding may leave a little less than nothing.
+    return torch.where(p > -math.inf, p.exp() * (p - q), 0.0).sum(dim=-1).clamp_(min=0.0)
+
+
 @dataclass(eq=False)
 class _Read:
     """What one precision made of the text. logits: [tokens - 1, vocab] float32 on the CPU."""
@@ -310,9 +318,7 @@ def _compare(reference: _Read, other: _Read, vocabulary: Any, control: Control) 
             raise Cancelled
         rows = slice(begin, begin + ROWS)
         p, q = (torch.log_softmax(read.logits[rows].double(), dim=-1) for read in (reference, other))
-        # What the reference rules out adds nothing: 0 · ln 0 is 0.
-        terms = torch.where(p > -math.inf, p.exp() * (p - q), 0.0)
-        kl = terms.sum(dim=-1).clamp_(min=0.0).tolist()  # rounding may leave a little less than nothing
+        kl = kl_divergence(p, q).tolist()
         best_p, best_q = p.argmax(dim=-1).tolist(), q.argmax(dim=-1).tolist()
         for row, (first, second) in enumerate(zip(best_p, best_q, strict=True)):
             at = begin + row + 1

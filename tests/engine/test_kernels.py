@@ -14,6 +14,7 @@ from engine import kernel_choice
 from engine.control import Control
 from engine.errors import CannotLoad
 from engine.forward import GeneralForward
+from engine.kernel_survey import divergence
 from engine.kernels import KERNELS, offered, pack, stream_dtype, torch_threads
 from engine.lean import LeanForward, pack_model
 from engine.loading import load
@@ -117,11 +118,6 @@ def test_8_bit_weights_stay_within_a_kl_divergence_of_a_hundredth(default_model_
         logits, ours = exact.step([token])[0], small.step([token])[0]
     assert 0 < np.mean(divergences) <= 0.01
     session.close()
-
-
-def divergence(reference: np.ndarray, other: np.ndarray) -> float:
-    p, q = (torch.log_softmax(torch.from_numpy(logits).double(), 0) for logits in (reference, other))
-    return float((p.exp() * (p - q)).sum())
 
 
 def test_a_weight_beyond_float16_is_refused_and_not_rounded_to_infinity():
