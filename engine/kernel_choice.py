@@ -80,11 +80,11 @@ def choose(
     weight: one of its matrices. key: what tells this model from others. worthwhile: packing costs no second copy in
     memory and the model is large enough to gain. Raises RuntimeError when this processor does not offer what is asked.
     """
+    if asked is None and not worthwhile:
+        return Choice()
     names = offered(weight.dtype)
     if asked is not None and asked not in names:
         raise RuntimeError(asked)
-    if asked is None and not worthwhile:
-        return Choice()
     exact = [
         name for name in names if KERNELS[name].exact and not (name == "float16" and weight.dtype == torch.float32)
     ]

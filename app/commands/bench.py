@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
     )
     table.say(f"  kernel: {session.facts.kernel_words}")
     small = _eight_bits(plan, session)
-    _, own = _decode(args, table, figures, plain, session, small)
+    own = _decode(args, table, figures, plain, session, small)
     plain.close()
     if small is not None:
         small.close()
-    _lanes(args, table, figures, session, own)
+    _lanes(args, table, figures, session)
     _prompts(args, table, figures, session, own)
     _long_run(args, table, figures, session)
     bandwidth = read_bandwidth(session.model)
@@ -105,8 +105,8 @@ def _eight_bits(plan: LoadPlan, session: Session) -> Session | None:
 def _decode(
     args: argparse.Namespace, table: _Table, figures: dict[str, Any], plain: Session, session: Session,
     small: Session | None,
-) -> tuple[float, float]:  # fmt: skip
-    """Tokens per second of generate() with a streamer, and of our loop with all events on."""
+) -> float:  # fmt: skip
+    """Tokens per second of our loop with all events on."""
     from engine import measure
 
     generated, ours, bare, shares, eight = [], [], [], [], []
@@ -134,12 +134,10 @@ def _decode(
         "decode_tokens_per_s": own,
         "generate_tokens_per_s": base,
     }
-    return base, own
+    return own
 
 
-def _lanes(
-    args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session, own: float
-) -> None:  # fmt: skip
+def _lanes(args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session) -> None:
     from engine import measure
 
     for lanes in (2, 4, 8, 16):
@@ -164,11 +162,10 @@ def _prompts(
     figures["prefill_vs_forward"] = ratio.median
     again = [measure.second_run(session) for _ in range(max(2, args.rounds // 2))]
     table.row("first token, the prompt read anew", measure.Spread.of([first for first, _, _ in again]), "ms")
-    table.row(
-        "first token, the prompt's cache kept", measure.Spread.of([ms * own / 1e3 for _, ms, _ in again]), "steps"
-    )
+    steps = measure.Spread.of([ms * own / 1e3 for _, ms, _ in again])
+    table.row("first token, the prompt's cache kept", steps, "steps")
     table.say(f"  a fork at token {again[0][2][0]}: {again[0][2][1]} tokens reused, {again[0][2][2]} read")
-    figures["second_run_steps"] = measure.Spread.of([ms * own / 1e3 for _, ms, _ in again]).median
+    figures["second_run_steps"] = steps.median
 
 
 def _long_run(args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session) -> None:
@@ -207,6 +204,8 @@ def _llama(args: argparse.Namespace, table: _Table, figures: dict[str, Any]) -> 
     """llama.cpp beside it, where its Python package is installed and a GGUF file of the model is given."""
     import importlib.util
 
+    from engine.measure import Spread
+
     if importlib.util.find_spec("llama_cpp") is None:
         table.say("  llama.cpp: llama-cpp-python is not installed, so there is no figure to compare with")
         return
@@ -218,15 +217,10 @@ def _llama(args: argparse.Namespace, table: _Table, figures: dict[str, Any]) -> 
     figures["llama_cpp"] = found
     own = {"F16": figures["decode_tokens_per_s"], "Q8_0": figures.get("eight_bit_tokens_per_s")}
     for kind, rates in found.items():
-        table.row(f"llama.cpp, {kind}", measure_spread(rates), "tokens/s")
+        spread = Spread.of(rates)
+        table.row(f"llama.cpp, {kind}", spread, "tokens/s")
         if mine := own.get(kind):
-            table.say(f"    ours is {mine / measure_spread(rates).median:.2f} × that")
-
-
-def measure_spread(values: list[float]) -> Spread:
-    from engine.measure import Spread
-
-    return Spread.of(values)
+            table.say(f"    ours is {mine / spread.median:.2f} × that")
 
 
 class _Table:
