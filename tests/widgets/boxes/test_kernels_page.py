@@ -13,7 +13,6 @@ from engine.settings import KernelQuestion, KernelWish, StopAsking
 from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from widgets.box_view import BoxView
-from widgets.run_store import RunStore
 
 ROWS = (
     ev.KernelRow("transformers", "transformers' own forward", 80.0, 100.0),
@@ -29,16 +28,6 @@ FIGURES = (
     ev.KernelFigure("plain", "torch's plain products", False, 1.0, 4.0),
     ev.KernelFigure("float16", "16-bit weights packed", True, 2.0, 9.5),
 )
-
-
-@pytest.fixture
-def store(qapp):
-    return RunStore()
-
-
-@pytest.fixture
-def asked():
-    return []
 
 
 @pytest.fixture

@@ -16,19 +16,8 @@ from widgets import theme
 from widgets.box_view import BoxView
 from widgets.boxes.blueprint_rows import family_sentence, rows
 from widgets.boxes.skeleton_page import matches
-from widgets.run_store import RunStore
 
 PAGES = ("blueprint", "skeleton", "weights")
-
-
-@pytest.fixture
-def store(qapp):
-    return RunStore()
-
-
-@pytest.fixture
-def asked():
-    return []
 
 
 @pytest.fixture

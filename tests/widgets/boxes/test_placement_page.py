@@ -9,7 +9,6 @@ from engine.settings import EstimateQuestion, LoadPlan, OffloadQuestion, PlanWis
 from tests.widgets.facts import facts
 from tests.widgets.test_ledger_panel import CPU, SIZES, estimate
 from widgets.boxes.placement_page import PlacementPage
-from widgets.run_store import RunStore
 
 PLACES = (
     ev.PlacedPart("model.embed_tokens", "cpu", 60_000_000),
@@ -32,11 +31,6 @@ PRICE = ev.OffloadPrice(
     ),
     ("The files were in the system's file cache.",),
 )  # fmt: skip
-
-
-@pytest.fixture
-def store(qapp):
-    return RunStore()
 
 
 @pytest.fixture
