@@ -65,6 +65,12 @@ class AskJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ExperimentJob:
+    question: object  # one that engine/answers.py runs the model for
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
 class XrayJob:
     question: XrayQuestion
     control: Control
@@ -92,7 +98,7 @@ class Worker(QObject):
     estimated = Signal(object)  # Estimate, or EngineError
     recording = Signal(object)  # the Recorder of the run that begins
     record_problem = Signal(object)  # EngineError
-    finished = Signal(object)  # "load", "run", "unload", "xray": the engine is free again
+    finished = Signal(object)  # "load", "run", "unload", "xray", "experiment": the engine is free again
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,6 +187,12 @@ class Worker(QObject):
         if self.session is None:
             self._give_memory_back()
         self.finished.emit("xray")
+
+    @Slot(object)
+    def experiment(self, job: ExperimentJob) -> None:
+        """Answers a question that runs the model for a while; what it wrote by then is in the answer when stopped."""
+        self.ask(AskJob(job.question, job.control))
+        self.finished.emit("experiment")
 
     @property
     def loaded_plan(self) -> LoadPlan | None:
@@ -301,11 +313,12 @@ class Engine(QObject):
     _unload = Signal()
     _run = Signal(object)
     _xray = Signal(object)
+    _experiment = Signal(object)
     _keep_cache = Signal(bool)
     _preview = Signal(object)
     _estimate = Signal(object)
     _ask = Signal(object)
-    busy_changed = Signal(object)  # "", "load", "run", "unload", "xray"
+    busy_changed = Signal(object)  # "", "load", "run", "unload", "xray", "experiment"
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -317,6 +330,7 @@ class Engine(QObject):
         self._unload.connect(self.worker.unload)
         self._run.connect(self.worker.run)
         self._xray.connect(self.worker.xray)
+        self._experiment.connect(self.worker.experiment)
         self._keep_cache.connect(self.worker.keep_cache)
         self._preview.connect(self.worker.preview)
         self._estimate.connect(self.worker.estimate)
@@ -367,6 +381,14 @@ class Engine(QObject):
         self._put_back = self.loaded_plan
         self._start("xray")
         self._xray.emit(XrayJob(question, self._control))
+        return True
+
+    def experiment(self, question: object) -> bool:
+        """Runs the model for a question; progress and answer come as events, `stop` ends it. False when at work."""
+        if self.busy or self._closed:
+            return False
+        self._start("experiment")
+        self._experiment.emit(ExperimentJob(question, self._control))
         return True
 
     @property
@@ -420,7 +442,7 @@ class Engine(QObject):
         self._control.set_settings(lane, settings)  # type: ignore[arg-type]
 
     def preview(self, job: PreviewJob) -> None:
-        if self.busy != "run":  # it would wait behind the run and then be stale
+        if self.busy not in ("run", "experiment"):  # it would wait behind the run and then be stale
             self._preview.emit(job)
 
     def estimate(self, job: EstimateJob) -> None:

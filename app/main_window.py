@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.laboratory import Laboratory
 from app.menus import build_menus
 from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
@@ -132,7 +133,9 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addWidget(self.banner)
-        column.addWidget(middle, 1)
+        self.laboratory = Laboratory(self, middle)
+        column.addWidget(self.laboratory.tabs)
+        column.addWidget(self.laboratory.stack, 1)
         self.setCentralWidget(centre)
         self.setMenuWidget(self._header(top))
         self.setDockNestingEnabled(True)
@@ -294,6 +297,8 @@ class MainWindow(QMainWindow):
             self.store.set_activity("loading")
         elif busy == "xray":
             self.store.set_activity("x-ray")
+        elif busy == "experiment":
+            self.store.set_activity("experiment")
 
     # ---------------------------------------------------------------- running
 
@@ -321,6 +326,8 @@ class MainWindow(QMainWindow):
             self.banner.show_note(
                 self.tr("A precision x-ray goes on: the run can start once the model is back.")
                 if self.engine.busy == "xray"
+                else self.tr("An experiment goes on: stop it, or wait for its end.")
+                if self.engine.busy == "experiment"
                 else self.tr("The model is still loading: the run can start once it is there.")
                 if self.engine.busy == "load"
                 else self.tr("No model is loaded: choose one first."),
@@ -402,6 +409,13 @@ class MainWindow(QMainWindow):
         else:
             self.box_view.show_box(str(name))
             self.right.setCurrentWidget(self.box_view)
+
+    @Slot()
+    def show_lab_page(self) -> None:
+        """The page that the menu's act names."""
+        act = self.sender()
+        assert isinstance(act, QAction)
+        self.laboratory.show(act.data())
 
     def _remember_model(self) -> None:
         if (plan := self._asked) is not None:

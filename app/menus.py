@@ -9,6 +9,8 @@ from PySide6.QtCore import QCoreApplication
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMenu
 
+from widgets.lab import PAGES
+
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
@@ -47,6 +49,13 @@ def build_menus(window: MainWindow) -> None:
     _action(run, tr("Previous token"), "Alt+Left", window.previous_token)
     _action(run, tr("Next token"), "Alt+Right", window.next_token)
     _action(run, tr("Follow the newest token"), "Alt+End", window.follow)
+
+    laboratory = bar.addMenu(tr("&Laboratory"))
+    _action(laboratory, tr("Text"), "Ctrl+Shift+0", window.laboratory.show_text)
+    for page in PAGES:
+        act = _action(laboratory, QCoreApplication.translate("Laboratory", page.title), page.key, window.show_lab_page)
+        act.setData(page.name)
+    window.laboratory_menu = laboratory
 
     view = bar.addMenu(tr("&View"))
     for dock in window.docks.values():

@@ -35,7 +35,7 @@ from engine.redecided import (  # noqa: F401  views import what the engine says 
     Redecided,
     Tail,
 )
-from engine.settings import PlanWish, SamplingSettings
+from engine.settings import Parent, PlanWish, SamplingSettings
 from engine.sizes import NOT_WEIGHTS, DeviceLimit, ModelSizes
 from engine.sizes import FitAnswer as FitAnswer  # views import what the engine says from here
 from engine.sizes import FitChange as FitChange
@@ -251,6 +251,11 @@ class RunStart:
     tokenise_ms: float
     notes: tuple[str, ...] = ()
     written: tuple[int, ...] = ()  # tokens that the lane begins with, as if it had written them: a fork
+    parent: Parent | None = None  # the run whose tokens those are
+    forced_tokens: int = 0  # so many tokens after those are given and not chosen
+    name: str = ""  # what the person calls the lane
+    system: str | None = None
+    lockstep: bool = True  # as in Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +343,7 @@ class TokenEvent:
     context_used_tokens: int  # prompt and written, this token included
     stop_cut: bool = False  # a stop string began inside this token or earlier
     tail: Tail | None = None  # what is kept beyond the candidates; None: an older file
+    forced: bool = False  # given by the person; the odds are the model's all the same
 
     @property
     def surprise_nats(self) -> float:
@@ -433,6 +439,7 @@ class RunEnd:
     sentence: str = ""  # for "error" and other ends that need a word
     fix: str = ""
     reused_tokens: int = 0  # of prompt and beginning, not read again: their keys and values were kept
+    computed_tokens: int = 0  # that went through the model for this lane: read (shared or not) and written
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +504,17 @@ class Answered:
 
     question: object
     answer: object
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentProgress:
+    """How far a long experiment is: a sweep, luck or setting, a hundred futures."""
+
+    question: object
+    done: int
+    total: int
+    sentence: str = ""
+    tokens_per_s: float = 0.0  # of all its lanes together, measured since it began; 0: not known yet
 
 
 # ---------------------------------------------------------------- readings
@@ -886,5 +904,6 @@ Event = (
     | WeightsTable
     | TrustQuestion
     | Answered
+    | ExperimentProgress
     | KernelProgress
 )

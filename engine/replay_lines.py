@@ -87,7 +87,11 @@ def _plain(value: Any) -> Any:
 
 def settings_values(settings: SamplingSettings) -> dict[str, Any]:
     """Settings as JSON has them."""
-    return {**settings.as_dict(), "seed": seed_value(settings.seed)}
+    values = {**settings.as_dict(), "seed": seed_value(settings.seed)}
+    for name in ("logit_bias", "banned"):
+        if not values[name]:
+            del values[name]  # hardly any run has them, and they stand in each token's line
+    return values
 
 
 def seed_value(value: int) -> int | str:
@@ -112,6 +116,7 @@ def _token_line(event: ev.TokenEvent) -> str:
     stages = ",".join([f'["{s.name}",{s.kept_tokens:d},{_number(s.logsumexp)}]' for s in event.stages])
     top, more = _alternatives(event)
     u = "null" if event.u is None else _number(event.u)
+    forced = '"forced":true,' if event.forced else ""
     return (
         f'{{"kind":"token","run_id":{event.run_id:d},"lane":{event.lane:d},"step":{event.step:d},'
         f'"token_id":{event.token_id:d},"text":{_quoted(event.text)},"token_text":{_quoted(event.token_text)},'
@@ -123,7 +128,7 @@ def _token_line(event: ev.TokenEvent) -> str:
         f'"kv_allocated_bytes":{event.kv_allocated_bytes:d},"forward_ms":{_number(event.forward_ms)},'
         f'"sampling_ms":{_number(event.sampling_ms)},"context_used_tokens":{event.context_used_tokens:d},'
         f'"vocab_size":{event.vocab_size:d},"temperature":{_number(event.temperature)},'
-        f'"stop_cut":{"true" if event.stop_cut else "false"},"settings":{_settings_json(event.settings)},'
+        f'"stop_cut":{"true" if event.stop_cut else "false"},{forced}"settings":{_settings_json(event.settings)},'
         f'"stages":[{stages}],"top":[{top}]{more}{_tail_json(event.tail)}}}'
     )
 
@@ -315,13 +320,14 @@ class Reader:
             context_used_tokens=_int(v["context_used_tokens"]),
             stop_cut=_bool(v["stop_cut"]),
             tail=_tail(v.get("tail")),
+            forced=_bool(v.get("forced", False)),
         )
 
     def _shared(self, text: str) -> str:
         return self._texts.setdefault(text, text) if text.__class__ is str else _str(text)
 
     def _shared_settings(self, values: dict[str, Any]) -> SamplingSettings:
-        key = tuple(values.items())
+        key = tuple([(name, str(value) if isinstance(value, list) else value) for name, value in values.items()])
         found = self._settings.get(key)
         if found is None:
             found = self._settings[key] = _settings(values)

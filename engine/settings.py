@@ -224,7 +224,8 @@ class SamplingSettings:
     """How a lane chooses its words. Names and meaning are transformers' (presence and frequency: the OpenAI API's).
 
     temperature 0 is greedy. top_k 0, top_p 1, min_p 0, typical_p 1, repetition_penalty 1, no_repeat_ngram_size 0
-    mean off. seed is any integer; two lanes with one seed draw the same numbers.
+    mean off. seed is any integer; two lanes with one seed draw the same numbers. logit_bias: pairs of (token id, what
+    is added to its raw logit, -100 to 100). banned: token ids that are never chosen.
     """
 
     temperature: float = 1.0
@@ -237,6 +238,8 @@ class SamplingSettings:
     frequency_penalty: float = 0.0
     no_repeat_ngram_size: int = 0
     seed: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    banned: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in RANGES.items():
@@ -249,6 +252,9 @@ class SamplingSettings:
             raise SettingsRefused(
                 "The seed {seed} is not a whole number.", "Give any integer.", seed=str(self.seed)[:40]
             )
+        # Sorted, so that the same constraints are the same settings.
+        object.__setattr__(self, "logit_bias", tuple(sorted(_biases(self.logit_bias).items())))
+        object.__setattr__(self, "banned", tuple(sorted({_token_id(i) for i in _several(self.banned)})))
 
     @property
     def greedy(self) -> bool:
@@ -274,20 +280,78 @@ class SamplingSettings:
         return cls(**values)  # type: ignore[arg-type]
 
 
+LOGIT_BIAS = Range(-100.0, 100.0, 0.0)  # the OpenAI API's
+
+
+def _several(values: object) -> list[object]:
+    if not isinstance(values, (tuple, list)):
+        raise SettingsRefused("{value} is no list of tokens.", "Give token ids.", value=str(values)[:40])
+    return list(values)
+
+
+def _token_id(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise SettingsRefused("{value} is no token id.", "Give a whole number from 0 on.", value=str(value)[:40])
+    return value
+
+
+def _biases(pairs: object) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for pair in _several(pairs):
+        if len(parts := _several(pair)) != 2:
+            raise SettingsRefused("{value} is no logit bias.", "Give pairs of token id and bias.", value=str(pair)[:40])
+        token_id, bias = _token_id(parts[0]), parts[1]
+        number = isinstance(bias, (int, float)) and not isinstance(bias, bool)
+        if not number or not LOGIT_BIAS.low <= bias <= LOGIT_BIAS.high:  # type: ignore[operator]
+            raise SettingsRefused(
+                "The logit bias {value} is not allowed.",
+                "Give a number from {low:g} to {high:g}.",
+                value=str(bias)[:40],
+                low=LOGIT_BIAS.low,
+                high=LOGIT_BIAS.high,
+            )
+        found[token_id] = float(bias)  # type: ignore[arg-type]
+    return found
+
+
 INT8_THRESHOLD = Range(0.0, 1000.0, 0.0)
 MAX_LANES = 64
 
 
 @dataclass(frozen=True, slots=True)
+class LanePrompt:
+    """What one lane is asked, where lanes are asked different things. system as in Request."""
+
+    prompt: str
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Where a fork began: the run and lane, and how many of its written tokens the fork begins with."""
+
+    run_id: int
+    lane: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt, one or more lanes, where to stop.
+    """One or more lanes, what they are asked, where to stop.
 
     prompt: a chat message, or raw text when `raw`. system: the chat's system text, None for the template's own.
+    prompts: one for each lane where they are asked different things; empty: all are asked `prompt` and `system`.
+    names: what each lane is called by the person, or empty.
     markers_as_text: text such as "<|im_end|>" typed by a person stays text and ends no turn (PRM-23).
     stop: stop strings; only written text is searched.
     ignore_ends: end tokens do not end the run, only length and stop strings do (for measuring).
     written: token ids that every lane begins with, as if it had written them (a fork). They count as new tokens, and
         the draws go on after theirs.
+    forced: token ids that each lane must write next, whatever their odds (an alternative picked by hand).
+    forced_text: the same as text, behind `forced`; the model's tokenizer cuts it.
+    parent: where the fork began.
+    lockstep: the lanes go as one batch. Otherwise each is computed alone, in turn: slower, but in 16 bits, too, the
+        arithmetic is that of a run alone.
     """
 
     run_id: int
@@ -300,8 +364,26 @@ class Request:
     markers_as_text: bool = True
     ignore_ends: bool = False
     written: tuple[int, ...] = ()
+    forced: tuple[int, ...] = ()
+    forced_text: str = ""
+    parent: Parent | None = None
+    lockstep: bool = True
+    prompts: tuple[LanePrompt, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def lane_prompt(self, lane: int) -> LanePrompt:
+        """What this lane is asked."""
+        return self.prompts[lane] if self.prompts else LanePrompt(self.prompt, self.system)
 
     def __post_init__(self) -> None:
+        for given in (self.prompts, self.names):
+            if given and len(given) != len(self.lanes):
+                raise SettingsRefused(
+                    "{given} prompts or names are given for {lanes} lanes.",
+                    "Give one for each lane, or none.",
+                    given=len(given),
+                    lanes=len(self.lanes),
+                )
         if any(not text for text in self.stop):
             raise SettingsRefused("A stop string is empty.", "Remove it, or write the text at which to stop.")
         if not 1 <= len(self.lanes) <= MAX_LANES:

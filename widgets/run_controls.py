@@ -135,6 +135,8 @@ class RunControls(QWidget):
             no_model = self.tr("The model is still loading.")
         elif activity == "x-ray":
             no_model = self.tr("A precision x-ray goes on.")
+        elif activity == "experiment":
+            no_model = self.tr("An experiment goes on.")
         going = self.tr("A run goes on already.")
         may_start = loaded and activity == "idle"
         nothing = self.tr("Nothing is running.")

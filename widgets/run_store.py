@@ -17,7 +17,7 @@ from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
 RUNNING = ("prefill", "decode", "paused")
-BUSY = ("loading", *RUNNING, "x-ray")  # activities during which the engine answers no question
+BUSY = ("loading", *RUNNING, "x-ray", "experiment")  # activities during which the engine answers no question
 READINGS_KEPT = 3600  # one an half second: half an hour
 
 
@@ -89,6 +89,7 @@ class RunStore(QObject):
         self.error: ev.EngineError | None = None
         self.cache_kept: ev.CacheKept | None = None  # between runs
         self.activity = "idle"  # or one of BUSY
+        self.experiment: ev.ExperimentProgress | None = None  # where the experiment that goes on stands
         self.xray: ev.XrayProgress | None = None  # where the x-ray that goes on stands
         self.stage = ""  # the box of the pipeline strip that is at work
         self._selected: int | None = None  # None: follow the newest
@@ -164,6 +165,8 @@ class RunStore(QObject):
                     self.activity, self.stage = "idle", ""
             case ev.XrayProgress():
                 self.xray = event
+            case ev.ExperimentProgress():
+                self.experiment = event
             case ev.EngineError():
                 self.error = event
                 self.load_progress = None
@@ -186,7 +189,7 @@ class RunStore(QObject):
     def set_activity(self, activity: str) -> None:
         """Paused and back, or idle after a cancelled load: known to whoever pressed the button, not to the engine."""
         self.activity = activity
-        self.xray = None
+        self.xray = self.experiment = None
         if activity == "idle":
             self.stage, self.load_progress = "", None
         self.mark()

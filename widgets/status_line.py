@@ -107,6 +107,7 @@ class StatusLine(QWidget):
             "decode": self.tr("Writing"),
             "paused": self.tr("Paused"),
             "x-ray": self.tr("Precision x-ray runs"),
+            "experiment": self._experiment(),
         }
         if activity in words:
             return words[activity]
@@ -118,6 +119,12 @@ class StatusLine(QWidget):
             }
             return ends.get(run.end.reason, self.tr("Done"))
         return self.tr("Ready") if self.store.facts is not None else self.tr("No model loaded")
+
+    def _experiment(self) -> str:
+        progress = self.store.experiment
+        if progress is None:
+            return self.tr("An experiment runs")
+        return self.tr("An experiment runs: {done} of {total}").format(done=progress.done, total=progress.total)
 
     def _figures(self) -> list[Figure]:
         found: list[Figure] = []

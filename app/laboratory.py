@@ -1,0 +1,92 @@
+"""The laboratory in the window: which page stands in the centre, and where what it asks for goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QCoreApplication, QObject, Signal, Slot
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from widgets.lab import PAGES, LabPage
+from widgets.lab.tabs import Tabs
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+
+TEXT = "text"  # the page that is not of the laboratory
+
+
+def tr(text: str) -> str:
+    return QCoreApplication.translate("Laboratory", text)
+
+
+class Laboratory(QObject):
+    """Owns the centre's pages. `text` is the page that the window begins with."""
+
+    page_changed = Signal(str)
+
+    def __init__(self, window: MainWindow, text: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self.pages: dict[str, QWidget] = {TEXT: text}
+        self.stack = QStackedWidget()
+        self.stack.addWidget(text)
+        self.tabs = Tabs([(TEXT, tr("Text"), "")] + [(p.name, tr(p.title), tr(p.hint)) for p in PAGES])
+        self.tabs.chosen.connect(self.show)
+        self.tabs.setVisible(bool(PAGES))
+        self.current = TEXT
+        self._routes: dict[type, Callable[[Any], object]] = {}
+        self._hidden: set[str] = set()  # docks that were hidden for a page and come back with the text
+        window.store.frame.connect(self.refresh)
+
+    def route(self, kind: type, act: Callable[[Any], object]) -> None:
+        """Objects of this kind that pages ask for go to `act`."""
+        self._routes[kind] = act
+
+    @Slot(object)
+    def asked(self, wish: object) -> None:
+        self._routes[type(wish)](wish)
+
+    def page(self, name: str) -> QWidget:
+        """The page, made when it is first asked for."""
+        if name not in self.pages:
+            page = _named(name).factory(self._window.store)
+            page.asked.connect(self.asked)
+            self.pages[name] = page
+            self.stack.addWidget(page)
+        return self.pages[name]
+
+    @Slot(str)
+    def show(self, name: str) -> None:
+        """Puts a page into the centre; docks that it does not want beside it hide until the text comes back."""
+        if name == self.current:
+            return
+        docks = self._window.docks
+        keeps = set(docks) if name == TEXT else set(_named(name).keeps)
+        for dock in self._hidden & keeps:
+            docks[dock].show()
+        self._hidden -= keeps
+        for dock in set(docks) - keeps:
+            if docks[dock].isVisibleTo(self._window):
+                docks[dock].hide()
+                self._hidden.add(dock)
+        page = self.page(name)
+        self.current = name
+        self.stack.setCurrentWidget(page)
+        self.tabs.choose(name)
+        self.refresh()
+        self.page_changed.emit(name)
+
+    @Slot()
+    def show_text(self) -> None:
+        self.show(TEXT)
+
+    @Slot()
+    def refresh(self) -> None:
+        if self.current != TEXT:
+            self.pages[self.current].refresh()  # type: ignore[attr-defined]
+
+
+def _named(name: str) -> LabPage:
+    return next(page for page in PAGES if page.name == name)

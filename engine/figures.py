@@ -1,0 +1,70 @@
+"""Figures of finished or growing texts, and where two texts part. Plain arithmetic over events: views use it too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.events import TokenEvent
+
+NGRAM = 3  # of the distinct n-grams: the usual measure of variety beside single words (Li et al. 2016)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFigures:
+    """What can be counted of one text. NaN where there is nothing to count.
+
+    mean_surprise_nats: of the words that the model chose, by its raw odds; forced ones are left out.
+    distinct: distinct n-grams of NGRAM tokens over all of them, 0 to 1.
+    repetition: share of tokens that end an n-gram which stood before, 0 to 1.
+    """
+
+    tokens: int
+    mean_surprise_nats: float
+    distinct: float
+    repetition: float
+    mean_entropy_nats: float
+
+
+def figures_of(tokens: Sequence[TokenEvent]) -> TextFigures:
+    """The figures of a run's tokens, in O(tokens)."""
+    chosen = [token for token in tokens if not token.forced]
+    ids = [token.token_id for token in tokens]
+    return TextFigures(
+        tokens=len(tokens),
+        mean_surprise_nats=mean([token.surprise_nats for token in chosen]),
+        distinct=distinct_ngrams(ids),
+        repetition=repetition(ids),
+        mean_entropy_nats=mean([token.entropy_nats for token in chosen]),
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; NaN of nothing."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def distinct_ngrams(ids: Sequence[int], size: int = NGRAM) -> float:
+    """Distinct n-grams over all n-grams, 0 to 1 ("distinct-n", Li et al. 2016); NaN for a text that has none."""
+    grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
+    return len(set(grams)) / len(grams) if grams else math.nan
+
+
+def repetition(ids: Sequence[int], size: int = NGRAM) -> float:
+    """Share of tokens that end an n-gram which was there before, 0 to 1; NaN for an empty text."""
+    seen: set[tuple[int, ...]] = set()
+    repeated = 0
+    for i in range(len(ids) - size + 1):
+        gram = tuple(ids[i : i + size])
+        repeated += gram in seen
+        seen.add(gram)
+    return repeated / len(ids) if ids else math.nan
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """The first place where two texts' token ids part; None while one is the beginning of the other."""
+    for place, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return place
+    return None

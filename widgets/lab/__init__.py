@@ -1,0 +1,37 @@
+"""Pages of the laboratory: what stands in the window's centre in place of text and timeline.
+
+A page is a widget made by `factory(store)` when it is first shown, with `refresh()`, called when it comes into view
+and at the store's frames while it is seen, never otherwise. What it wants goes out by a signal `asked` of one frozen
+object; answers come back through the store. `app/laboratory.py` shows the pages and routes what they ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LabPage:
+    """title, hint: untranslated, context "Laboratory". keeps: names of the docks that stay beside the page.
+
+    module: where its class lies, imported when it is first shown, so that the window starts quickly.
+    """
+
+    name: str
+    title: str
+    hint: str
+    key: str
+    module: str
+    kind: str
+    keeps: tuple[str, ...] = ()
+
+    @property
+    def factory(self) -> Callable[[Any], Any]:
+        from importlib import import_module
+
+        return getattr(import_module(self.module), self.kind)
+
+
+PAGES: tuple[LabPage, ...] = ()
