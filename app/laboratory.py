@@ -24,7 +24,7 @@ def tr(text: str) -> str:
 class Laboratory(QObject):
     """Owns the centre's pages. `text` is the page that the window begins with."""
 
-    page_changed = Signal(str)
+    page_changed = Signal(object)
 
     def __init__(self, window: MainWindow, text: QWidget) -> None:
         super().__init__(window)
@@ -57,9 +57,10 @@ class Laboratory(QObject):
             self.stack.addWidget(page)
         return self.pages[name]
 
-    @Slot(str)
-    def show(self, name: str) -> None:
+    @Slot(object)
+    def show(self, name: object) -> None:
         """Puts a page into the centre; docks that it does not want beside it hide until the text comes back."""
+        name = str(name)
         if name == self.current:
             return
         docks = self._window.docks

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QTabBar, QWidget
 class Tabs(QTabBar):
     """One tab for each (name, title, tooltip). `chosen` says the name that a person chose."""
 
-    chosen = Signal(str)
+    chosen = Signal(object)
 
     def __init__(self, pages: Iterable[tuple[str, str, str]], parent: QWidget | None = None) -> None:
         super().__init__(parent)
