@@ -35,6 +35,7 @@ KINDS: dict[str, type] = {
     "end": ev.RunEnd,
     "error": ev.EngineError,
     "memory": ev.MemoryReading,
+    "mark": ev.Mark,
 }
 _KIND_OF = {kind: name for name, kind in KINDS.items()}
 
@@ -45,14 +46,14 @@ _DECIMAL_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor re
 
 def header_line(header: dict[str, Any]) -> bytes:
     """The first line. `header` may hold anything that JSON can, and settings."""
-    return _json(header)
+    return json_line(header)
 
 
 def line_of(event: ev.Event) -> bytes:
     """The line of an event, with its end."""
     if isinstance(event, ev.TokenEvent):
         return _token_line(event).encode() + b"\n"
-    return _json({"kind": _KIND_OF[type(event)]} | _plain(event))
+    return json_line({"kind": _KIND_OF[type(event)]} | _plain(event))
 
 
 def _escaped(text: str) -> str:
@@ -63,7 +64,8 @@ def _quoted(text: str) -> str:
     return _escaped(encode_basestring(text))
 
 
-def _json(value: Any) -> bytes:
+def json_line(value: Any) -> bytes:
+    """A value as one line of strict JSON: what is not finite is null, huge numbers are hexadecimal strings."""
     text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _escaped(text).encode() + b"\n"
 
@@ -88,7 +90,7 @@ def _plain(value: Any) -> Any:
 def settings_values(settings: SamplingSettings) -> dict[str, Any]:
     """Settings as JSON has them."""
     values = {**settings.as_dict(), "seed": seed_value(settings.seed)}
-    for name in ("logit_bias", "banned"):
+    for name in ("logit_bias", "banned", "banned_sequences"):
         if not values[name]:
             del values[name]  # hardly any run has them, and they stand in each token's line
     return values
@@ -307,7 +309,7 @@ class Reader:
             vocab_size=_int(v["vocab_size"]),
             rank=_int(v["rank"]),
             logprob=_float(v["logprob"]),
-            final_logprob=_float(v["final_logprob"]),
+            final_logprob=-math.inf if v["final_logprob"] is None else _float(v["final_logprob"]),
             u=None if v["u"] is None or not math.isfinite(v["u"]) else _float(v["u"]),
             draw_low=_float(v["draw_low"]),
             draw_high=_float(v["draw_high"]),
