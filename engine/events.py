@@ -26,6 +26,7 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsQuestion,
     WeightsTable,
 )
+from engine.notes import Mark as Mark  # views import what the engine says from here
 from engine.redecided import (  # noqa: F401  views import what the engine says from here
     CUT_OPEN,
     ELSEWHERE,
@@ -271,9 +272,12 @@ class PrefillProgress:
 
 
 # Stages of the waterfall, in order. A candidate has a probability at each stage until one cuts it.
-STAGES = ("raw", "penalties", "no_repeat_ngram", "temperature", "top_k", "top_p", "min_p", "typical_p")
-FILTERS = ("no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p")  # the stages that cut
-CutBy = Literal["no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p"]
+STAGES = (
+    "raw", "bias", "penalties", "no_repeat_ngram", "banned", "temperature", "top_k", "top_p", "min_p", "typical_p"
+)  # fmt: skip
+# The stages that cut. Files have their places: what is new comes last.
+FILTERS = ("no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p", "banned")
+CutBy = Literal["no_repeat_ngram", "top_k", "top_p", "min_p", "typical_p", "banned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +301,9 @@ class Candidate:
     raw: float
     final: float | None  # None: cut
     cut_by: str | None  # the first filter that cut it
-    penalty: float  # adjusted logit minus raw logit, 0 without penalties
+    penalty: float  # what the penalties changed its logit by, 0 without
     chosen: bool
+    bias: float = 0.0  # added to its raw logit before the penalties
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +381,9 @@ class TokenEvent:
                 scale = 1.0 / self.temperature
             logit = raw_logit if figures.name == "raw" else adjusted * scale
             probs[figures.name] = math.exp(min(0.0, logit - figures.logsumexp))
-        chosen = self.candidate_ids[i] == self.token_id
+        token_id = self.candidate_ids[i]
+        chosen = token_id == self.token_id
+        bias = next((b for biased, b in self.settings.logit_bias if biased == token_id), 0.0)
         final: float | None
         if cut_by is not None:
             final = None
@@ -386,16 +393,23 @@ class TokenEvent:
             final = probs[self.stages[-1].name]
         return Candidate(
             rank=self.rank if chosen else i,
-            token_id=self.candidate_ids[i],
+            token_id=token_id,
             text=self.candidate_texts[i],
             logit=raw_logit,
             probs=probs,
             raw=probs["raw"],
             final=final,
             cut_by=cut_by,
-            penalty=adjusted - raw_logit if math.isfinite(adjusted) else 0.0,
+            penalty=self._penalty(raw_logit + bias, adjusted),
             chosen=chosen,
+            bias=bias,
         )
+
+    @staticmethod
+    def _penalty(before: float, after: float) -> float:
+        change = after - before
+        # Sums in float32: what is less than their last digits is none.
+        return change if math.isfinite(change) and abs(change) > 1e-6 * (1.0 + abs(before)) else 0.0
 
     def others(self) -> tuple[float, float]:
         """What all tokens that are not listed share: (raw, final). With the listed ones it makes 1."""
@@ -906,4 +920,5 @@ Event = (
     | Answered
     | ExperimentProgress
     | KernelProgress
+    | Mark
 )

@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import platform
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from engine import notes
 from engine.errors import FileRefused
 from engine.events import (
     CacheKept,
     Event,
+    Mark,
     MemoryReading,
     PrefillProgress,
     RunEnd,
@@ -105,8 +106,11 @@ class Recorder:
             self._open(self.path, replace)
 
     def take(self, event: Event) -> None:
-        """Writes one event as a line."""
+        """Writes one event as a line. What a person says of a run is also taken after its end."""
         with self._lock:
+            if isinstance(event, Mark) and self._closed and self.problem is None:
+                self._annotate(event)
+                return
             if isinstance(event, RunStart):
                 self._running.add((event.run_id, event.lane))
             elif isinstance(event, RunEnd):
@@ -118,6 +122,19 @@ class Recorder:
             self._events.append(event)
             if self._file is not None:
                 self._write(line_of(event))
+
+    def keep_line(self, text: str) -> None:
+        """Writes a line of a kind that only a newer version knows, as it stood in the file that it comes from."""
+        with self._lock:
+            if self._file is not None:
+                self._write(text.encode("utf-8", "surrogatepass") + b"\n")
+
+    def _annotate(self, mark: Mark) -> None:
+        self._events.append(mark)
+        try:
+            notes.append(self.path, line_of(mark))
+        except FileRefused as error:
+            self.problem = error
 
     def move_to(self, path: Path | str) -> bool:
         """Writes everything so far to another place and goes on there. False, and `problem`, when that fails too."""
@@ -272,14 +289,11 @@ def _lines(file: Any, progress: Callable[[int, int], None] | None) -> Iterator[t
             yield number, text.rstrip("\n"), whole
 
 
-_BAD_BYTES = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of bytes that are no UTF-8
-
-
 def _object(text: str) -> dict[str, Any] | None:
     """The JSON object in a line, or None where there is none."""
-    if not text.isascii() and _BAD_BYTES.search(text):
-        return None
     try:
+        if not text.isascii():
+            text.encode()  # half a surrogate pair stands for a byte that is no UTF-8
         found = json.loads(text)
     except (ValueError, RecursionError):  # FIL-22: a seed of 5,000 digits, a hundred thousand brackets
         return None
@@ -343,7 +357,7 @@ class _Opening:
             return self._take_header(found)
         if not isinstance(kind, str):
             return False
-        if kind not in KINDS:
+        if kind not in KINDS or (kind == "mark" and _is_newer(found)):
             if self.unknown_size + len(text) <= UNKNOWN_KEPT:
                 self.unknown.append((number, text))
                 self.unknown_size += len(text)
@@ -436,6 +450,11 @@ class _Opening:
         return Replay(
             self.path, self.header, tuple(self.events), " ".join(self.damage), tuple(self.notes), tuple(self.unknown)
         )
+
+
+def _is_newer(mark: dict[str, Any]) -> bool:
+    version = mark.get("version")
+    return isinstance(version, int) and version > notes.VERSION
 
 
 def _begins_a_header(text: str) -> bool:
