@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -34,6 +34,9 @@ class Run:
     prefill: list[ev.PrefillProgress] = field(default_factory=list)
     changes: list[ev.SettingsChanged] = field(default_factory=list)
     end: ev.RunEnd | None = None
+    readings: list[tuple[int, ev.MemoryReading]] = field(default_factory=list)  # each with the newest token as it came
+    marks: dict[tuple[str, int | None], ev.Mark] = field(default_factory=dict)  # by kind and place
+    gaps: int = 0  # tokens that a damaged recording has lost
 
     @property
     def key(self) -> tuple[int, int]:
@@ -46,6 +49,21 @@ class Run:
     @property
     def running(self) -> bool:
         return self.end is None
+
+    @property
+    def bookmarks(self) -> list[ev.Mark]:
+        """In the order of the text; a bookmark's number is its place here."""
+        return sorted((m for m in self.marks.values() if m.what == "bookmark"), key=_step_of)
+
+    @property
+    def notes(self) -> list[ev.Mark]:
+        """In the order of the text, the one on the run as a whole first."""
+        return sorted((m for m in self.marks.values() if m.what == "note"), key=_step_of)
+
+    def reading_at(self, step: int) -> ev.MemoryReading | None:
+        """The memory as it was measured last when this token was the newest; None where it was not yet."""
+        at = bisect_right(self.readings, step, key=_place_of)
+        return self.readings[at - 1][1] if at else None
 
     def span(self, step: int) -> tuple[int, int]:
         """Where the text of a token lies in `text`, as Python positions [start, end)."""
@@ -62,6 +80,14 @@ class Run:
         return step if 0 <= step < len(self.tokens) else None
 
 
+def _step_of(mark: ev.Mark) -> int:
+    return -1 if mark.step is None else mark.step
+
+
+def _place_of(reading: tuple[int, ev.MemoryReading]) -> int:
+    return reading[0]
+
+
 class RunStore(QObject):
     """The runs, the loaded model, the newest readings, and what is selected.
 
@@ -72,6 +98,7 @@ class RunStore(QObject):
     frame = Signal()
     selection_changed = Signal()
     hover_changed = Signal()
+    marks_changed = Signal()
     run_started = Signal(object)  # Run
     run_ended = Signal(object)  # Run
 
@@ -94,6 +121,9 @@ class RunStore(QObject):
         self.stage = ""  # the box of the pipeline strip that is at work
         self._selected: int | None = None  # None: follow the newest
         self._hovered: int | None = None
+        self._rewound = False
+        self.playing = False  # the run is played back
+        self.compared: tuple[tuple[int, int], ...] = ()  # keys of the runs that stand side by side
         self.version = 0  # counts changes, for views that want to know whether they are stale
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -111,7 +141,7 @@ class RunStore(QObject):
                 run = self._by_key.get((event.run_id, event.lane))
                 if run is None or run.end is not None:
                     return
-                run.tokens.append(event)
+                run.tokens.append(self._in_place(run, event))
                 run.starts.append(run.length)
                 run.pieces.append(event.text)
                 run.length += len(event.text)
@@ -124,7 +154,7 @@ class RunStore(QObject):
                 self.runs.append(run)
                 self._by_key[run.key] = run
                 if event.lane == 0:
-                    self.current, self._selected, self._hovered = run, None, None
+                    self.current, self._selected, self._hovered, self._rewound = run, None, None, False
                     self.selection_changed.emit()
                 self.error = None
                 self.activity, self.stage = "prefill", "tokenise"
@@ -174,12 +204,31 @@ class RunStore(QObject):
             case ev.MemoryReading():
                 self.readings.append(event)
                 del self.readings[:-READINGS_KEPT]
+                for run in self.runs:
+                    if run.running and run.tokens:
+                        run.readings.append((len(run.tokens) - 1, event))
+            case ev.Mark():
+                if run := self._by_key.get((event.run_id, event.lane)):
+                    if event.removed:
+                        run.marks.pop(event.place, None)
+                    else:
+                        run.marks[event.place] = event
+                    self.marks_changed.emit()
         self.mark()
+
+    @staticmethod
+    def _in_place(run: Run, event: ev.TokenEvent) -> ev.TokenEvent:
+        """Views count on a token's step being its place; a damaged recording may have lost some before it."""
+        place = len(run.tokens)
+        if event.step == place or (run.start.written and not run.tokens):
+            return event
+        run.gaps = max(run.gaps, event.step - place)
+        return replace(event, step=place)
 
     def take_replay(self, events: Iterable[ev.Event]) -> None:
         """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded."""
         loaded, self.facts = self.facts, None
-        self.runs, self._by_key, self.current = [], {}, None
+        self.runs, self._by_key, self.current, self.compared = [], {}, None, ()
         for event in events:
             self.take(event)
         self.facts = loaded
@@ -221,7 +270,7 @@ class RunStore(QObject):
 
     def show(self, run: Run | None) -> None:
         """Makes a run the one that all views show, following its newest token."""
-        self.current, self._selected, self._hovered = run, None, None
+        self.current, self._selected, self._hovered, self._rewound = run, None, None, False
         self.inside.at_loaded = False
         self.selection_changed.emit()
         self.mark()
@@ -253,13 +302,42 @@ class RunStore(QObject):
 
     def select(self, step: int | None) -> None:
         """Selects a token of the current run; None, or the newest of a running run, follows the newest again."""
+        self._set(step, rewound=False)
+
+    def rewind(self, step: int | None) -> None:
+        """Selects a token, and shows the window as it was when that one was the newest."""
+        self._set(step, rewound=True)
+
+    def step_by(self, steps: int) -> None:
+        """To a token further on or back, as the last one was looked at."""
+        if (step := self.selected_step) is not None:
+            (self.rewind if self._rewound else self.select)(max(0, step + steps))
+
+    @property
+    def rewound(self) -> bool:
+        """The window is as it was at the selected token; otherwise that is only the one that is looked at."""
+        return self._rewound
+
+    @property
+    def moment(self) -> int:
+        """So many tokens of the current run were written at the moment that the window shows."""
+        written = len(self.current.tokens) if self.current is not None else 0
+        return min(written, (self._selected or 0) + 1) if self.rewound else written
+
+    def _set(self, step: int | None, rewound: bool) -> None:
         if self.current is not None and step is not None:
             newest = len(self.current.tokens) - 1
             step = None if newest < 0 or (step >= newest and self.current.running) else max(0, min(step, newest))
-        if step != self._selected:
-            self._selected = step
+        rewound = rewound and step is not None
+        if (step, rewound) != (self._selected, self._rewound):
+            self._selected, self._rewound = step, rewound
             self.selection_changed.emit()
             self.mark()
+
+    def compare(self, runs: Iterable[Run]) -> None:
+        """Puts these runs side by side, lettered A, B, C in this order."""
+        self.compared = tuple(run.key for run in runs)
+        self.mark()
 
     def hover(self, step: int | None) -> None:
         if step != self._hovered:
