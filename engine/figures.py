@@ -7,6 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.events import TokenEvent
+from engine.lineage import (  # noqa: F401  views import the arithmetic over runs from here
+    Branch,
+    ancestors,
+    beginning,
+    branches,
+    descendants,
+    own_tokens,
+)
 
 NGRAM = 3  # of the distinct n-grams: the usual measure of variety beside single words (Li et al. 2016)
 
