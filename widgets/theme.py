@@ -61,6 +61,7 @@ class Theme:
     typical_p: QColor
     penalty: QColor
     warning: QColor
+    lanes: tuple[QColor, ...]  # of A to H, told apart with any kind of colour blindness, readable as text on a panel
 
     def cut(self, stage: str) -> QColor:
         """The colour of a stage of the waterfall, by its name in events.STAGES."""
@@ -69,8 +70,11 @@ class Theme:
 
     def lane(self, index: int) -> QColor:
         """The colour of a lane; its letter must stand beside it."""
-        lanes = (self.accent, self.top_k, self.min_p, self.probability, self.typical_p, self.penalty)
-        return lanes[index % len(lanes)]
+        return self.lanes[index % len(self.lanes)]
+
+    def lane_ground(self, index: int) -> QColor:
+        """What lies behind a lane's words where it has left the others; ink stays readable on it."""
+        return mixed(self.panel, self.lane(index), 0.20 if self.dark else 0.12)
 
     def shade(self, nats: float) -> QColor | None:
         """What lies behind a word of this surprise, or None for none; text in ink stays readable on it.
@@ -88,19 +92,22 @@ class Theme:
         return tint, readable(role, tint)
 
 
-def _theme(dark: bool, **roles: str) -> Theme:
-    return Theme(dark=dark, **{name: QColor("#" + value) for name, value in roles.items()})
+def _theme(dark: bool, lanes: str, **roles: str) -> Theme:
+    own = tuple(QColor("#" + value) for value in lanes.split())
+    return Theme(dark=dark, lanes=own, **{name: QColor("#" + value) for name, value in roles.items()})
 
 
 LIGHT = _theme(
     False, ground="F6F7F8", panel="FFFFFF", line="E1E4E8", track="EDF0F3", ink="1A1D21", muted="646C76",
     accent="2F5BD7", on_accent="FFFFFF", probability="0B7A75", surprise="C9A227", weights="6B7A99", kv_cache="0B8F6A",
     top_k="C77700", top_p="2E86C1", min_p="B0558F", typical_p="6F5BC4", penalty="C8471B", warning="C8471B",
+    lanes="2F5BD7 A96508 C9189F 357872 640507 4F08AB 687B4D 133845",
 )  # fmt: skip
 DARK = _theme(
     True, ground="15171A", panel="1C1F23", line="2C3137", track="262A30", ink="E8EAED", muted="98A1AB",
     accent="7FA2FF", on_accent="111318", probability="45C2BA", surprise="E0BE4B", weights="8A9BBE", kv_cache="3CCB9B",
     top_k="E9A13B", top_p="62B4EA", min_p="D987B9", typical_p="A797F0", penalty="EE7B52", warning="EE7B52",
+    lanes="7FA2FF E89012 B47594 2FE6BE ED5359 AA67FD CFE888 9DD1F6",
 )  # fmt: skip
 
 

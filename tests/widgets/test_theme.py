@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+from itertools import combinations
+
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QFocusEvent, QFont, QFontDatabase, QFontInfo, QFontMetricsF, QPalette
@@ -57,6 +60,46 @@ def test_more_surprise_is_a_stronger_shade(look):
 def test_chips_can_be_read(look, stage):
     ground, text = look.chip(look.cut(stage))
     assert contrast(text, ground) >= 4.5
+
+
+# What eyes without one kind of cone see of linear RGB. Source: Machado, Oliveira and Fernandes 2009, severity 1.
+EYES = {
+    "all three": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.3039)),
+}
+
+
+def seen(colour: QColor, eye: str) -> tuple[float, float, float]:
+    """CIELAB under D65 of what this eye sees."""
+
+    def times(matrix, values):
+        return [sum(m * v for m, v in zip(row, values, strict=True)) for row in matrix]
+
+    srgb = (colour.redF(), colour.greenF(), colour.blueF())
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in srgb]
+    linear = [min(1.0, max(0.0, c)) for c in times(EYES[eye], linear)]
+    to_xyz = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.072175), (0.0193339, 0.119192, 0.9503041))
+    white = times(to_xyz, (1.0, 1.0, 1.0))
+    xyz = [v / w for v, w in zip(times(to_xyz, linear), white, strict=True)]
+    x, y, z = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@BOTH
+@pytest.mark.parametrize("eye", EYES)
+def test_the_colours_of_eight_lanes_are_told_apart_by_every_eye(look, eye):
+    # 2.3 in CIELAB is a difference that is just seen side by side; five times that is seen across a screen.
+    places = [seen(look.lane(index), eye) for index in range(8)]
+    assert min(math.dist(one, other) for one, other in combinations(places, 2)) > 11.5
+
+
+@BOTH
+def test_the_letters_of_lanes_and_the_words_of_lanes_can_be_read(look):
+    for index in range(8):
+        assert contrast(look.lane(index), look.panel) >= 4.5
+        assert contrast(look.ink, look.lane_ground(index)) >= 4.5
 
 
 def test_the_four_filters_with_sliders_have_colours_of_their_own():
