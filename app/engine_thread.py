@@ -141,7 +141,7 @@ class Worker(QObject):
         self._keep_cache = bool(on)
         if self.session is not None:
             self.session.kept.on = self._keep_cache
-            if not on and self.session.kept.forward is not None:
+            if not on and self.session.kept.caches:
                 self.session.kept.drop()
                 self._give_memory_back()
         if not on:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,33 @@ def keep(cache: Any, rows: torch.Tensor) -> None:
             if hasattr(layer, "batch_select_indices"):
                 layer.batch_select_indices(rows)
             _each_state(layer, lambda state: state.index_select(0, rows.to(state.device)))
+
+
+def branch(cache: Any, row: int, device: torch.device) -> Any:
+    """A cache of its own that holds one row of this one (`copy.copy` alone would share the layers: CAC-3)."""
+    mine = copy.copy(cache)
+    if cache is not None:
+        mine.layers = [copy.copy(layer) for layer in cache.layers]
+        for layer in mine.layers:
+            for name in ("conv_states", "recurrent_states"):
+                if isinstance(states := getattr(layer, name, None), dict):
+                    setattr(layer, name, dict(states))
+    keep(mine, torch.tensor([row], device=device))
+    return mine
+
+
+def can_join(caches: list[Any]) -> bool:
+    """Whether these caches, of equally many tokens, can be rows of one: plain layers of entries."""
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for cache in caches for layer in _layers(cache))
+
+
+def join(caches: list[Any]) -> Any:
+    """The rows of all in the first, which is changed."""
+    with torch.inference_mode():
+        for layers in zip(*(_layers(cache) for cache in caches), strict=True):
+            layers[0].keys = torch.cat([layer.keys for layer in layers])
+            layers[0].values = torch.cat([layer.values for layer in layers])
+    return caches[0]
 
 
 def can_crop(cache: Any, tokens: int) -> bool:

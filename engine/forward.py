@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,16 @@ class GeneralForward:
             kv.share(self._cache, lanes)
         self.lanes = lanes
 
+    def join(self, other: GeneralForward) -> bool:
+        """Takes another forward's lanes behind its own, for one batch; False where that cannot be: they are not equally
+        long (not every family minds a padding: CAC-6), or keep states."""
+        alike = self._ids.shape[1] == other._ids.shape[1] and kv.can_join([self._cache, other._cache])
+        if alike:
+            kv.join([self._cache, other._cache])
+            self._ids = torch.cat((self._ids, other._ids))
+            self.lanes += other.lanes
+        return alike
+
     def keep(self, rows: list[int]) -> None:
         """Drops the lanes that are over."""
         if len(rows) != self.lanes:
@@ -112,6 +123,15 @@ class GeneralForward:
             self._ids = self._ids[index]
             kv.keep(self._cache, index)
             self.lanes = len(rows)
+
+    def copy(self, row: int, tokens: int) -> GeneralForward | None:
+        """One lane's first `tokens` tokens, in a cache of its own; None where that cannot be (see `crop`)."""
+        mine = copy.copy(self)
+        if tokens < self.tokens and not (tokens and kv.can_crop(self._cache, self.tokens)):
+            return None
+        mine._cache = kv.branch(self._cache, row, self.device)
+        mine._ids, mine.lanes = self._ids[row : row + 1], 1
+        return mine if tokens >= self.tokens or mine.crop(tokens) else None
 
     @property
     def tokens(self) -> int:
@@ -136,9 +156,10 @@ class GeneralForward:
     def reserve(self, capacity: int) -> None:
         """The dynamic cache grows by itself."""
 
-    def kv_bytes(self) -> tuple[int, int]:
-        """One lane's bytes: in use, and allocated."""
-        return kv.bytes_in_use(self._cache) // self.lanes, kv.bytes_allocated(self._cache) // self.lanes
+    def kv_bytes(self) -> list[tuple[int, int]]:
+        """Each lane's bytes: in use, and allocated."""
+        one = kv.bytes_in_use(self._cache) // self.lanes, kv.bytes_allocated(self._cache) // self.lanes
+        return [one] * self.lanes
 
 
 Forward = GeneralForward | LeanForward

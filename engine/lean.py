@@ -230,7 +230,8 @@ class LeanForward:
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
         self.lanes = 1
-        self.used = 0  # tokens in the cache
+        self.used = 0  # places of the cache that are taken
+        self.padding: list[int] = []  # places before each lane's first token; empty: none in any
         self.capacity = 0
         self._keys: list[Tensor] = []  # per layer [lanes, kv_heads, capacity, head_dim]
         self._values: list[Tensor] = []
@@ -258,18 +259,57 @@ class LeanForward:
         """After the prefill: as many lanes go on from it, each with entries of its own (CAC-3)."""
         if lanes > 1:
             self._rebuild(lanes, self.capacity, lambda old: old.expand(lanes, -1, -1, -1))
+            self.padding = self.padding * lanes
         self.lanes = lanes
+
+    def join(self, other: LeanForward) -> bool:
+        """Takes another forward's lanes behind its own. The shorter ones are padded on the left, by zeros that no lane
+        looks at, and keep their own positions (CAC-6)."""
+        used = max(self.used, other.used)
+        padding = [used - mine for each in (self, other) for mine in each.lane_tokens()]
+        capacity = max(self.capacity, other.capacity, used + SPARE_TOKENS)
+        with torch.inference_mode():
+            for mine, theirs in ((self._keys, other._keys), (self._values, other._values)):
+                for at, old in enumerate(mine):
+                    shape = (self.lanes + other.lanes, self.kv_heads, capacity, self.head_dim)
+                    new = torch.empty(shape, dtype=self.dtype, device=self.device)
+                    new[:, :, :used] = 0
+                    new[: self.lanes, :, used - self.used : used] = old[:, :, : self.used]
+                    new[self.lanes :, :, used - other.used : used] = theirs[at][:, :, : other.used]
+                    mine[at] = new
+        self.lanes, self.used, self.capacity = self.lanes + other.lanes, used, capacity
+        self.padding = padding if any(padding) else []
+        self._tables(capacity)
+        return True
+
+    def copy(self, row: int, tokens: int) -> LeanForward:
+        """One lane's first `tokens` tokens, in a cache of its own."""
+        mine = LeanForward(self.weights, tokens)
+        begin = self.padding[row] if self.padding else 0
+        with torch.inference_mode():
+            for old, new in ((self._keys, mine._keys), (self._values, mine._values)):
+                for at, tensor in enumerate(old):
+                    new[at][0, :, :tokens] = tensor[row, :, begin : begin + tokens]
+        mine.used = tokens
+        return mine
+
+    def lane_tokens(self) -> list[int]:
+        """How many tokens each lane's cache holds."""
+        return [self.used - padding for padding in self.padding or [0] * self.lanes]
 
     def keep(self, rows: list[int]) -> None:
         """Drops the lanes that are over."""
         if len(rows) != self.lanes:
             index = torch.tensor(rows, device=self.device)
-            self._rebuild(len(rows), self.capacity, lambda old: old[index])
+            padding = [self.padding[row] for row in rows] if self.padding else [0] * len(rows)
+            spare = min(padding)  # the longest lane went: all move to the left
+            self._rebuild(len(rows), self.capacity, lambda old: old[index], spare)
             self.lanes = len(rows)
+            self.padding = [each - spare for each in padding] if max(padding) > spare else []
 
     @property
     def tokens(self) -> int:
-        """How many tokens each lane's cache holds."""
+        """How many tokens the longest lane's cache holds."""
         return self.used
 
     def crop(self, tokens: int) -> bool:
@@ -277,10 +317,10 @@ class LeanForward:
         self.used = min(self.used, tokens)
         return True
 
-    def kv_bytes(self) -> tuple[int, int]:
-        """One lane's bytes: in use, and allocated."""
+    def kv_bytes(self) -> list[tuple[int, int]]:
+        """Each lane's bytes: in use, and allocated."""
         per_token = 2 * len(self._keys) * self.kv_heads * self.head_dim * self.dtype.itemsize
-        return per_token * self.used, per_token * self.capacity
+        return [(per_token * tokens, per_token * self.capacity) for tokens in self.lane_tokens()]
 
     def _run(self, ids: Tensor, cancelled: Callable[[], bool] = never) -> Tensor:
         """ids: [lanes, tokens]. Returns the last token's logits, float32 [lanes, vocab] on the CPU."""
@@ -294,13 +334,17 @@ class LeanForward:
             stream, layers = (torch.float32 if weights.wide == "float32" else self.dtype), weights.wide_layers()
         # [tokens, 1, head_dim]
         cos, sin = self._cos[begin:end, None].to(stream), self._sin[begin:end, None].to(stream)
-        # A later chunk of a prompt sees all that came before it and itself as a triangle.
         mask = None
+        if self.padding:  # lanes of different length, one token each: [lanes, 1, 1, head_dim] and [lanes, 1, 1, places]
+            padding = torch.tensor(self.padding, device=self.device)
+            cos, sin = (table[begin - padding][:, None, None].to(stream) for table in (self._cos, self._sin))
+            mask = (torch.arange(end, device=self.device) >= padding[:, None])[:, None, None]
+        # A later chunk of a prompt sees all that came before it and itself as a triangle.
         if count > 1 and begin:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
         if count == 1 and weights.step is not None and stream == weights.stream:
-            x = weights.step(x, cos, sin, self._keys, self._values, begin, self.heads, self.kv_heads, self.eps)
+            x = weights.step(x, cos, sin, mask, self._keys, self._values, begin, self.heads, self.kv_heads, self.eps)
         else:
             x = self._through(layers, x, cos, sin, mask, begin, cancelled)
         self.used = end
@@ -334,7 +378,8 @@ class LeanForward:
             if count == 1:
                 # The heads of a group stand as rows of one query, so grouped heads need no copy of keys and values.
                 query = qk[:, 0, : self.heads].view(lanes, self.kv_heads, groups, width).to(self.dtype)
-                mixed = F.scaled_dot_product_attention(query, seen, seen_values).reshape(lanes, 1, -1).to(stream)
+                mixed = F.scaled_dot_product_attention(query, seen, seen_values, attn_mask=mask)
+                mixed = mixed.reshape(lanes, 1, -1).to(stream)
             else:
                 query = qk[:, :, : self.heads].transpose(1, 2)
                 mixed = F.scaled_dot_product_attention(
@@ -352,6 +397,10 @@ class LeanForward:
             self._keys, self._values = [empty] * len(self.weights.layers), [empty] * len(self.weights.layers)
         if capacity != self.capacity:
             self._rebuild(self.lanes, capacity, lambda old: old)
+        self._tables(capacity)
+
+    def _tables(self, capacity: int) -> None:
+        """The rotary tables for so many positions."""
         if len(self._cos) < capacity:
             with torch.inference_mode():
                 positions = torch.arange(capacity, device=self.device).unsqueeze(0)
@@ -360,15 +409,16 @@ class LeanForward:
                 sin[..., : self.head_dim // 2].neg_()
                 self._cos, self._sin = cos[0], sin[0]
 
-    def _rebuild(self, lanes: int, capacity: int, rows: Callable[[Tensor], Tensor]) -> None:
-        """New tensors layer by layer, so that at most one layer's entries lie in memory twice."""
-        used = self.used
+    def _rebuild(self, lanes: int, capacity: int, rows: Callable[[Tensor], Tensor], spare: int = 0) -> None:
+        """New tensors layer by layer, so that at most one layer's entries lie in memory twice. spare: places at the
+        beginning that are left out."""
+        used = self.used - spare
         with torch.inference_mode():
             for tensors in (self._keys, self._values):
                 for at, old in enumerate(tensors):
                     new = torch.empty(
                         lanes, self.kv_heads, capacity, self.head_dim, dtype=self.dtype, device=self.device
                     )
-                    new[:, :, :used] = rows(old[:, :, :used])
+                    new[:, :, :used] = rows(old[:, :, spare : self.used])
                     tensors[at] = new
-        self.capacity = capacity
+        self.capacity, self.used = capacity, used

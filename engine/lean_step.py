@@ -9,7 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ def step(
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
+    mask: Optional[Tensor],  # noqa: UP045  TorchScript reads it
     norms: list[Tensor],
     q_norms: list[Tensor],
     k_norms: list[Tensor],
@@ -57,7 +58,9 @@ def step(
     kv_heads: int,
     eps: float,
 ) -> Tensor:
-    """x: [lanes, 1, hidden] float32, through all layers; writes each layer's keys and values at `begin`."""
+    """x: [lanes, 1, hidden] float32, through all layers; writes each layer's keys and values at `begin`.
+
+    mask: [lanes, 1, 1, begin + 1] bool where lanes look at different places, else None."""
     lanes, _, hidden = x.shape
     width = cos.shape[-1]
     rotated = heads + kv_heads
@@ -72,7 +75,7 @@ def step(
         keys[i][:, :, begin : begin + 1].copy_(qk[:, :, heads:].transpose(1, 2))
         values[i][:, :, begin : begin + 1].copy_(qkv[:, :, rotated:].transpose(1, 2))
         query = qk[:, 0, :heads].reshape([lanes, kv_heads, heads // kv_heads, width]).to(keys[i].dtype)
-        mixed = F.scaled_dot_product_attention(query, keys[i][:, :, : begin + 1], values[i][:, :, : begin + 1])
+        mixed = F.scaled_dot_product_attention(query, keys[i][:, :, : begin + 1], values[i][:, :, : begin + 1], mask)
         mixed = mixed.reshape([lanes, 1, -1]).to(x.dtype)
         x = x + product(kind, mixed, packed, tensors, 4 * i + 1, reduce_range)
         normed = F.rms_norm(x, [hidden], mlp_norms[i], eps)
@@ -95,11 +98,11 @@ def _scripted() -> Any:
         return None
 
 
-Step = Callable[[Tensor, Tensor, Tensor, list[Tensor], list[Tensor], int, int, int, float], Tensor]
+Step = Callable[[Tensor, Tensor, Tensor, Tensor | None, list[Tensor], list[Tensor], int, int, int, float], Tensor]
 
 
 def scripted_step(kernel: str, layers: list[Any]) -> Step | None:
-    """A function of (x, cos, sin, keys, values, begin, heads, kv_heads, eps) for these packed layers of lean.py.
+    """A function of (x, cos, sin, mask, keys, values, begin, heads, kv_heads, eps) for these packed layers of lean.py.
 
     None where the kernel is another, a matrix was packed in parts or has a bias beside it, or nothing can be scripted.
     """
@@ -121,11 +124,11 @@ def scripted_step(kernel: str, layers: list[Any]) -> Step | None:
     reduce_range = not torch.cpu._is_vnni_supported()
 
     def run(
-        x: Tensor, cos: Tensor, sin: Tensor, keys: list[Tensor], values: list[Tensor],
+        x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, keys: list[Tensor], values: list[Tensor],
         begin: int, heads: int, kv_heads: int, eps: float,
     ) -> Tensor:  # fmt: skip
         return script(
-            kind, x, cos, sin, norms, q_norms, k_norms, mlp_norms, packed, tensors, reduce_range, keys, values,
+            kind, x, cos, sin, mask, norms, q_norms, k_norms, mlp_norms, packed, tensors, reduce_range, keys, values,
             begin, heads, kv_heads, eps,
         )  # fmt: skip
 

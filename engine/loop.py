@@ -16,36 +16,38 @@ import numpy as np
 
 from engine.control import Control
 from engine.draw import draw
-from engine.errors import Cancelled, RunFailed, WorkbenchError
-from engine.events import CacheKept, EndToken, Event, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
-from engine.forward import Forward, forward_of
-from engine.prompt import PreparedPrompt, end_tokens, prepare
+from engine.errors import Cancelled, PromptRefused, RunFailed, WorkbenchError
+from engine.events import CacheKept, EndToken, Event, RunEnd, RunStart, SettingsChanged, TokenEvent
+from engine.prefill import Batch, Prefill, batches
+from engine.prompt import PreparedPrompt, continuation, end_tokens, prepare
 from engine.sampling import Decision, History, decide
 from engine.session import Session
-from engine.settings import Request, SamplingSettings
+from engine.settings import LanePrompt, Request, SamplingSettings
 from engine.text import StopMatcher, TokenText
 
 log = logging.getLogger(__name__)
-
-# A chunk of the prompt takes about this long, so that progress moves; its speed is known from the last prompt. Stop is
-# seen sooner, before each layer. Small chunks cost much: each reads all weights.
-CHUNK_S = 1.0
-FIRST_CHUNK_TOKENS = 128
-AHEAD_TOKENS = 2048  # of the tokens to be written, so many have their cache allocated from the start
-LARGEST_CHUNK_TOKENS = 512
+LANES_KEPT = 8  # of a request with so few lanes, each lane's cache is kept for forks
 
 
 @dataclass(eq=False)
 class Lane:
-    """One lane while it runs. `row` of the batch is its place among the lanes that still run."""
+    """One lane while it runs."""
 
     number: int
     settings: SamplingSettings
+    prepared: PreparedPrompt
     history: History
     text: TokenText
     stop: StopMatcher
+    forced: list[int] = field(default_factory=list)  # tokens that are given, in the order in which they come
     token_ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
+    logits: np.ndarray | None = None  # for the next token, float32 [vocab]
+    forward_ms: float = 0.0  # of the pass that gave them
+    kv_bytes: int = 0  # after it
+    kv_allocated_bytes: int = 0
+    reused: int = 0  # tokens whose keys and values were kept or shared
+    computed: int = 0  # tokens that went through the model for this lane
     started_s: float = 0.0
     first_token_s: float = 0.0
     last_token_s: float = 0.0
@@ -69,30 +71,21 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
     The last event is CacheKept where the session keeps its cache between runs. Lanes of a fork begin with the tokens
     that the request says are written.
 
-    Raises PromptRefused before the first event when the prompt cannot run. Whatever fails later ends the lanes with
+    Raises PromptRefused before the first event when a prompt cannot run. Whatever fails later ends the lanes with
     reason "error"; what was written stands.
     """
     started = time.perf_counter()
-    prepared = prepare(session, request)
-    ends = () if request.ignore_ends else end_tokens(session, request.raw)
-    vocabulary = session.vocabulary
-    lanes = [
-        Lane(n, settings, History(prepared.ids), TokenText(vocabulary), StopMatcher(request.stop), started_s=started)
-        for n, settings in enumerate(request.lanes)
-    ]
+    run = _Running(session, request, control, started)
+    lanes = run.lanes
     for lane in lanes:
-        for token_id in request.written:
-            lane.begin_with(token_id)
-        yield _run_start(session, request, lane, prepared, ends)
-    run = _Running(session, request, prepared, {end.token_id for end in ends}, control)
+        yield _run_start(session, request, lane, run.ends)
     try:
-        logits = yield from run.prefill(started)
-        if logits is None:
+        try:
+            yield from run.prefill()
+        except Cancelled:
             for lane in lanes:
                 yield run.end(lane, "cancelled")
             return
-        run.forward.share(len(lanes))
-        rows = [logits] * len(lanes)
         while lanes:
             waited = control.wait_turn(max(lane.last_token_s for lane in lanes))
             for number, settings in control.take_settings().items():
@@ -100,16 +93,16 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
                     if lane.number == number:
                         lane.settings = settings
                         yield SettingsChanged(request.run_id, number, lane.step, settings)
-            going: list[int] = []  # rows that go on
+            going: list[Lane] = []
             cancelled = control.cancelled()
-            for row, lane in enumerate(lanes):
+            for lane in lanes:
                 if cancelled:
                     yield run.end(lane, "cancelled")
                     continue
                 if lane.first_token_s:  # a wait before any token is no part of decode
                     lane.waited_s += waited
                 try:
-                    event = run.choose(lane, rows[row])
+                    event = run.choose(lane)
                 except RunFailed as error:  # one lane's broken numbers do not stop the others (SAM-22)
                     yield run.end(lane, "error", error.what, error.fix)
                     continue
@@ -117,13 +110,10 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
                 if reason := run.stop_reason(lane):
                     yield run.end(lane, reason)
                 else:
-                    going.append(row)
-            if not going:
-                run.leave(0, lanes[0])
-            lanes = [lanes[row] for row in going]
-            if lanes:
-                run.forward.keep(going)
-                rows = run.decode([lane.token_ids[-1] for lane in lanes])
+                    going.append(lane)
+            run.leave(lanes, going)
+            lanes = going
+            run.decode(lanes)
     except Exception as error:  # the engine's edge: whatever torch raises, the text stays
         log.error("run failed\n%s", traceback.format_exc())
         failed = explained(error)
@@ -132,8 +122,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
         for lane in lanes:
             if not lane.over:  # others may have ended in the same round
                 yield run.end(lane, "error", failed.what, failed.fix)
-    if session.kept.forward is not None:
-        yield CacheKept(len(session.kept.ids), session.kept.held_bytes)
+    if session.kept.caches:
+        yield CacheKept(session.kept.tokens, session.kept.held_bytes)
 
 
 def explained(error: Exception) -> WorkbenchError:
@@ -153,9 +143,8 @@ def explained(error: Exception) -> WorkbenchError:
     )
 
 
-def _run_start(
-    session: Session, request: Request, lane: Lane, prepared: PreparedPrompt, ends: tuple[EndToken, ...]
-) -> RunStart:
+def _run_start(session: Session, request: Request, lane: Lane, ends: tuple[EndToken, ...]) -> RunStart:
+    prepared, asked = lane.prepared, request.lane_prompt(lane.number)
     notes = prepared.notes
     if not ends and not request.ignore_ends:
         notes += ("No file of this model names an end token, so only the length ends this run.",)
@@ -164,7 +153,7 @@ def _run_start(
         lane=lane.number,
         lanes=len(request.lanes),
         settings=lane.settings,
-        prompt=request.prompt,
+        prompt=asked.prompt,
         prompt_text=prepared.text,
         prompt_tokens=prepared.tokens,
         ends=ends,
@@ -174,80 +163,127 @@ def _run_start(
         tokenise_ms=prepared.tokenise_ms,
         notes=notes,
         written=request.written,
+        parent=request.parent,
+        forced_tokens=len(lane.forced),
+        name=request.names[lane.number] if request.names else "",
+        system=asked.system,
+        lockstep=request.lockstep,
+        written_text="".join(lane.pieces) if request.written else None,
     )
 
 
+def _prepared(session: Session, request: Request, lane: int) -> PreparedPrompt:
+    """As `prepare`; where lanes are asked different things, a refusal says which lane's it is."""
+    try:
+        return prepare(session, request, lane)
+    except PromptRefused as refused:
+        if not request.prompts:
+            raise
+        name = request.names[lane] if request.names and request.names[lane] else str(lane + 1)
+        raise PromptRefused(
+            "Lane {lane}: " + refused.what_template, refused.fix_template, **refused.fields, lane=name
+        ) from None
+
+
 class _Running:
-    """What stays the same while the lanes of one request run."""
+    """The lanes of one request, and what they share."""
 
-    forward: Forward  # made by `prefill`
+    def __init__(self, session: Session, request: Request, control: Control, started: float) -> None:
+        self.session, self.request, self.control, self.started = session, request, control, started
+        self.ends = () if request.ignore_ends else end_tokens(session, request.raw)
+        self._end_ids = {end.token_id for end in self.ends}
+        self.batches: list[Batch] = []
+        self.prefill_ms = 0.0
+        forced = [*request.forced, *(continuation(session, request.forced_text) if request.forced_text else ())]
+        if any(not 0 <= token_id < session.facts.vocab_size for token_id in (*forced, *request.written)):
+            raise PromptRefused(
+                "This model knows no such token.",
+                "What was written belongs to another model: load that one, or begin anew.",
+            )
+        prepared: dict[LanePrompt, PreparedPrompt] = {}
+        self.lanes: list[Lane] = []
+        for number, settings in enumerate(request.lanes):
+            asked = request.lane_prompt(number)
+            if asked not in prepared:
+                prepared[asked] = _prepared(session, request, number)
+            text, stop = TokenText(session.vocabulary), StopMatcher(request.stop)
+            prompt = prepared[asked]
+            lane = Lane(number, settings, prompt, History(prompt.ids), text, stop, forced, started_s=started)
+            for token_id in request.written:
+                lane.begin_with(token_id)
+            self.lanes.append(lane)
 
-    def __init__(
-        self, session: Session, request: Request, prepared: PreparedPrompt, ends: set[int], control: Control
-    ) -> None:
-        self.session, self.request, self.prepared, self.ends, self.control = session, request, prepared, ends, control
-        self.prefill_ms = self.forward_ms = 0.0
-        self.reused = 0  # tokens whose keys and values were kept from the last run
-        self.kv_bytes = self.kv_allocated_bytes = 0  # one lane's, after the newest forward
+    def prefill(self) -> Iterator[Event]:
+        """Reads what the lanes are asked, and makes them batches. Raises Cancelled."""
+        lanes_of: dict[tuple[int, ...], list[int]] = {}
+        for lane in self.lanes:
+            lanes_of.setdefault((*lane.prepared.ids, *lane.token_ids), []).append(lane.number)
+        new_tokens = self.request.max_new_tokens - len(self.request.written)
+        prefill = Prefill(self.session, self.control, self.request.run_id, new_tokens)
+        yield from prefill.read(list(map(list, lanes_of)), self.started)
+        self.prefill_ms = prefill.ms
+        for reading, numbers in zip(prefill.readings, lanes_of.values(), strict=True):
+            for number in numbers:
+                lane = self.lanes[number]
+                lane.logits, lane.forward_ms = reading.logits, reading.last_ms
+                lane.reused, lane.computed = reading.reused, reading.computed
+        self.batches = batches(prefill.readings, list(lanes_of.values()), self.request.lockstep)
+        self._weigh()
 
-    def prefill(self, started: float) -> Iterator[Event]:
-        """Reads the prompt in chunks; its value is the last logits, float32 [vocab], or None when cancelled."""
-        ids, chunk = [*self.prepared.ids, *self.request.written], FIRST_CHUNK_TOKENS
-        longest = len(ids) + min(self.request.max_new_tokens - len(self.request.written), AHEAD_TOKENS)
-        context = self.session.facts.context_tokens
-        expected = min(longest, context) if context else longest
-        if kept := self.session.kept.take(ids):
-            self.forward, self.reused = kept
-            self.forward.reserve(expected)
-        else:
-            self.forward = forward_of(self.session, expected)
-        done = self.reused
-        if self.session.prefill_tokens_per_s:
-            chunk = int(min(LARGEST_CHUNK_TOKENS, max(chunk, self.session.prefill_tokens_per_s * CHUNK_S)))
-        if self.forward.in_one_piece(len(ids)):
-            chunk = len(ids)
-        logits: np.ndarray | None = None
-        while done < len(ids):
-            if self.control.cancelled():
-                return None
+    def decode(self, lanes: list[Lane]) -> None:
+        """One forward of each batch: the lanes' logits for their next token."""
+        by_number = {lane.number: lane for lane in lanes}
+        for batch in self.batches:
+            mine = [by_number[number] for number in batch.lanes]
             began = time.perf_counter()
-            part = ids[done : done + chunk]
-            try:
-                logits = self.forward.read(part, self.control.cancelled)
-            except Cancelled:
-                return None
-            now = time.perf_counter()
-            done += len(part)
-            # A step's forward time is that of the pass that gave its logits: for step 0 the last chunk.
-            self.forward_ms, self.prefill_ms = (now - began) * 1e3, (now - started) * 1e3
-            self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
-            yield PrefillProgress(self.request.run_id, done, len(ids), self.prefill_ms, self.kv_bytes, self.reused)
-            fitting = len(part) * CHUNK_S / max(now - began, 1e-6)
-            if len(part) >= FIRST_CHUNK_TOKENS:
-                self.session.prefill_tokens_per_s = len(part) / max(now - began, 1e-6)
-            chunk = int(min(LARGEST_CHUNK_TOKENS, max(FIRST_CHUNK_TOKENS, fitting)))
-        return logits
+            rows = batch.forward.step([lane.token_ids[-1] for lane in mine])
+            forward_ms = (time.perf_counter() - began) * 1e3
+            for lane, logits in zip(mine, rows, strict=True):
+                lane.logits, lane.forward_ms = logits, forward_ms
+                lane.computed += 1
+        self._weigh()
 
-    def decode(self, last_ids: list[int]) -> list[np.ndarray]:
-        """One forward of all lanes; their logits, each float32 [vocab]."""
-        began = time.perf_counter()
-        rows = list(self.forward.step(last_ids))
-        self.forward_ms = (time.perf_counter() - began) * 1e3
-        self.kv_bytes, self.kv_allocated_bytes = self.forward.kv_bytes()
-        return rows
+    def _weigh(self) -> None:
+        for batch in self.batches:
+            for number, (in_use, allocated) in zip(batch.lanes, batch.forward.kv_bytes(), strict=True):
+                lane = self.lanes[number]
+                lane.kv_bytes, lane.kv_allocated_bytes = in_use, allocated
 
-    def leave(self, row: int, lane: Lane) -> None:
-        """Keeps this lane's cache for the next run."""
-        if self.session.kept.on:
-            self.forward.keep([row])
-            self.session.kept.keep([*self.prepared.ids, *lane.token_ids], self.forward)
+    def leave(self, lanes: list[Lane], going: list[Lane]) -> None:
+        """Drops the lanes that are over from their batches, and keeps their caches for the next run.
 
-    def choose(self, lane: Lane, logits: np.ndarray) -> TokenEvent:
-        """Samples a lane's next token and takes it into the lane."""
+        Of many lanes only the last to end is kept: it has what all were asked.
+        """
+        if len(lanes) == len(going):
+            return
+        numbers, kept = {lane.number for lane in going}, self.session.kept
+        for batch in list(self.batches):
+            over = [(row, n) for row, n in enumerate(batch.lanes) if n not in numbers]
+            left = [n for n in batch.lanes if n in numbers]
+            few = len(self.lanes) <= LANES_KEPT
+            for row, number in over if kept.on and (few or not going) else ():
+                lane = self.lanes[number]
+                tokens = len(lane.prepared.ids) + lane.step - 1  # the last token was read by nobody
+                last = not left and (row, number) == over[-1]
+                if last:
+                    batch.forward.keep([row])
+                forward = batch.forward if last else batch.forward.copy(row, tokens) if few else None
+                if forward is not None:
+                    kept.keep([*lane.prepared.ids, *lane.token_ids], forward)
+            if not left:
+                self.batches.remove(batch)
+            elif over:
+                batch.keep(left)
+
+    def choose(self, lane: Lane) -> TokenEvent:
+        """Samples a lane's next token, or takes the one that is given, into the lane."""
         began = time.perf_counter()
         settings, step = lane.settings, lane.step
         u = None if settings.greedy else draw(settings.seed, step)
-        decision = decide(logits, lane.history, settings, u, step, self.session.facts.precision)
+        place = step - len(self.request.written)
+        forced = lane.forced[place] if place < len(lane.forced) else None
+        assert lane.logits is not None
+        decision = decide(lane.logits, lane.history, settings, u, step, self.session.facts.precision, forced)
         lane.history.add(decision.token_id)
         lane.token_ids.append(decision.token_id)
         # The end token of a chat is a special token and has no text; any other end says its text as usual.
@@ -258,9 +294,11 @@ class _Running:
         lane.last_token_s = now
         if not lane.first_token_s:
             lane.first_token_s = now
-        return self._event(lane, decision, shown, u, (now - began) * 1e3)
+        return self._event(lane, decision, shown, u, (now - began) * 1e3, forced is not None)
 
-    def _event(self, lane: Lane, decision: Decision, text: str, u: float | None, sampling_ms: float) -> TokenEvent:
+    def _event(
+        self, lane: Lane, decision: Decision, text: str, u: float | None, sampling_ms: float, forced: bool
+    ) -> TokenEvent:
         vocabulary, token_id = self.session.vocabulary, decision.token_id
         ids, logits = array("i", decision.candidate_ids.tobytes()), array("d", decision.candidate_logits.tobytes())
         adjusted = decision.candidate_adjusted
@@ -290,20 +328,21 @@ class _Running:
             draw_high=decision.draw_high,
             temperature=lane.settings.temperature,
             settings=lane.settings,
-            forward_ms=self.forward_ms,
+            forward_ms=lane.forward_ms,
             sampling_ms=sampling_ms,
-            kv_bytes=self.kv_bytes,
-            kv_allocated_bytes=self.kv_allocated_bytes,
+            kv_bytes=lane.kv_bytes,
+            kv_allocated_bytes=lane.kv_allocated_bytes,
             context_used_tokens=len(lane.history.ids),
             stop_cut=lane.stop.matched is not None,
             tail=decision.tail,
+            forced=forced,
         )
 
     def stop_reason(self, lane: Lane) -> str:
         """Why a lane is over after its newest token; empty if it goes on."""
         if lane.stop.matched is not None:
             return "stop string"
-        if lane.token_ids[-1] in self.ends:
+        if lane.token_ids[-1] in self._end_ids:
             return "eos"
         if lane.step >= self.request.max_new_tokens:
             return "length"
@@ -329,15 +368,16 @@ class _Running:
             text="".join(lane.pieces),
             tail_text=tail,
             token_ids=tuple(lane.token_ids),
-            prompt_tokens=len(self.prepared.ids),
+            prompt_tokens=len(lane.prepared.ids),
             new_tokens=lane.step,
             prefill_ms=self.prefill_ms,
             ttft_ms=(lane.first_token_s - lane.started_s) * 1e3 if fresh > 0 else 0.0,
             decode_ms=decode_s * 1e3,
             decode_tokens_per_s=(fresh - 1) / decode_s if decode_s > 0 else 0.0,
-            kv_bytes=self.kv_bytes,
-            kv_allocated_bytes=self.kv_allocated_bytes,
+            kv_bytes=lane.kv_bytes,
+            kv_allocated_bytes=lane.kv_allocated_bytes,
             sentence=sentence,
             fix=fix,
-            reused_tokens=self.reused,
+            reused_tokens=lane.reused,
+            computed_tokens=lane.computed,
         )

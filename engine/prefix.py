@@ -1,7 +1,7 @@
-"""The KV cache of the last run, kept so that a run which begins with the same tokens need not read them again.
+"""KV caches of the last runs, kept so that a run which begins with the same tokens need not read them again.
 
-One cache is kept: the last lane's, prompt and text. A run of the same prompt then reads one token, and a fork at any
-token of it reads none of the prompt again.
+A run of the same prompt then reads one token, and a fork at any token of a run that is still kept reads none of it
+again. The oldest ones go first.
 """
 
 from __future__ import annotations
@@ -12,42 +12,73 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.forward import Forward
 
+MOST_CACHES = 16
+MOST_BYTES = 2**29  # all together; the newest is kept whatever its size
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """One lane's cache. ids: the tokens whose keys and values are in it."""
+
+    ids: list[int]
+    forward: Forward
+
+    def shared(self, ids: list[int]) -> int:
+        """How many of these tokens it begins with; at least the last one is left to be read, for its logits."""
+        count = 0
+        for mine, theirs in zip(self.ids, ids[:-1], strict=False):
+            if mine != theirs:
+                break
+            count += 1
+        return count
+
 
 @dataclass(eq=False)
 class KeptPrefix:
-    """What a session holds between runs. on: whether anything is kept."""
+    """What a session holds between runs, the newest last. on: whether anything is kept."""
 
     on: bool = True
-    ids: list[int] = field(default_factory=list)  # the tokens whose keys and values are in the cache
-    forward: Forward | None = None
+    caches: list[Kept] = field(default_factory=list)
 
     def take(self, ids: list[int]) -> tuple[Forward, int] | None:
-        """(the kept cache, cropped to what these tokens share with it, how many tokens that is), or None.
+        """(a cache of the most tokens that these begin with, how many tokens that is), or None.
 
-        At least one token is left to be read, since its logits are wanted. What was kept is given away: the run that
-        takes it hands it back.
+        What is kept stays, and the run gets a copy of its beginning; a cache that the run goes on from at its very end
+        is given away, and comes back with the run.
         """
-        forward, known = self.forward, self.ids
-        self.drop()
-        if forward is None:
-            return None
-        shared = 0
-        for mine, theirs in zip(known, ids[:-1], strict=False):
-            if mine != theirs:
+        for shared, _, kept in sorted(((k.shared(ids), at, k) for at, k in enumerate(self.caches)), reverse=True):
+            if not shared:
                 break
-            shared += 1
-        return (forward, shared) if shared and forward.crop(shared) else None
+            if kept.forward.in_one_piece(0):
+                continue
+            if shared >= len(kept.ids) - 1 and kept.forward.crop(shared):
+                self.caches.remove(kept)
+                return kept.forward, shared
+            if (copy := kept.forward.copy(0, shared)) is not None:
+                return copy, shared
+        return None
 
     def keep(self, ids: list[int], forward: Forward) -> None:
         """Keeps one lane's cache after its run. ids: all that the lane read and wrote; the last may be in no cache."""
-        if self.on and forward.lanes == 1:
-            forward.reserve(forward.tokens)  # what was allocated ahead goes back
-            self.ids, self.forward = ids[: forward.tokens], forward
+        if not self.on or forward.lanes != 1 or not forward.tokens:
+            return
+        forward.reserve(forward.tokens)  # what was allocated ahead goes back
+        ids = ids[: forward.tokens]
+        # What is a beginning of this one is of no more use.
+        self.caches = [kept for kept in self.caches if kept.ids != ids[: len(kept.ids)]]
+        self.caches.append(Kept(ids, forward))
+        while len(self.caches) > 1 and (len(self.caches) > MOST_CACHES or self.held_bytes > MOST_BYTES):
+            del self.caches[0]
 
     def drop(self) -> None:
-        self.ids, self.forward = [], None
+        self.caches = []
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all that is kept."""
+        return sum(kept.forward.tokens for kept in self.caches)
 
     @property
     def held_bytes(self) -> int:
         """Memory of what is kept."""
-        return self.forward.kv_bytes()[1] if self.forward is not None else 0
+        return sum(kept.forward.kv_bytes()[0][1] for kept in self.caches)

@@ -27,17 +27,20 @@ class PreparedPrompt:
     tokenise_ms: float
 
 
-def prepare(session: Session, request: Request) -> PreparedPrompt:
-    """The ids that a request's prompt becomes.
+def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt:
+    """The ids that a lane's prompt becomes.
 
     Raises PromptRefused when the prompt is empty and the model has no BOS, does not fit the context, or the chat
     template refuses it.
     """
     began = time.perf_counter()
     tokenizer = session.tokenizer
-    prompt, notes = _without_surrogates(request.prompt)
-    system = None if request.system is None else _without_surrogates(request.system)[0]
-    if request.raw:
+    asked = request.lane_prompt(lane)
+    prompt, notes = _without_surrogates(asked.prompt)
+    system = None if asked.system is None else _without_surrogates(asked.system)[0]
+    if request.prompt_ids:
+        ids = list(request.prompt_ids)
+    elif request.raw:
         ids = _raw_ids(session, prompt)
         notes += _raw_notes(session, prompt)
     else:
@@ -52,18 +55,47 @@ def prepare(session: Session, request: Request) -> PreparedPrompt:
             largest=largest,
             size=session.facts.vocab_size,
         )
+    settings = request.lanes[lane]
+    named = {token_id for token_id, _ in settings.logit_bias} | set(settings.banned).union(*settings.banned_sequences)
+    if named and max(named) >= session.facts.vocab_size:
+        raise PromptRefused(
+            "There is no token {largest} to ban or to bias: this model knows {size} tokens.",
+            "Give ids from 0 up to {most}.",
+            largest=max(named),
+            size=session.facts.vocab_size,
+            most=session.facts.vocab_size - 1,
+        )
     context = session.facts.context_tokens
-    if context and len(ids) >= context:
+    if context and len(ids) + len(request.written) >= context:
         raise PromptRefused(
             "The prompt is {prompt} tokens long, and this model's context holds {context}.",
             "Shorten the prompt; at least one token must be left to write.",
-            prompt=len(ids),
+            prompt=len(ids) + len(request.written),
             context=context,
         )
     vocabulary = session.vocabulary
     tokens = tuple(PromptToken(i, vocabulary.label(i), i in vocabulary.special) for i in ids)
     text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return PreparedPrompt(ids, text, tokens, tuple(notes), (time.perf_counter() - began) * 1e3)
+
+
+def continuation(session: Session, text: str) -> list[int]:
+    """The ids of a text that goes on where something was written: no marks of a beginning, typed marks as text.
+
+    Tokenizers that put a space before a text are asked with a line's end before it, which is taken away again.
+    """
+    vocabulary = session.vocabulary
+
+    def ids_of(text: str) -> list[int]:
+        return list(session.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+
+    text = _without_surrogates(text)[0]
+    ids = ids_of(text)
+    if not text.startswith(" ") and ids and vocabulary.label(ids[0]).startswith(" "):
+        before, both = ids_of("\n"), ids_of("\n" + text)
+        if both[: len(before)] == before:
+            return both[len(before) :]
+    return ids
 
 
 def preview(

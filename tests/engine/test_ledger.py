@@ -97,7 +97,7 @@ def test_the_cache_is_as_predicted_to_the_byte(case, precision, folders):
     forward.read(list(range(40)))
     forward.share(3)
     forward.step([7, 8, 9])
-    in_use, allocated = forward.kv_bytes()  # of one lane
+    in_use, allocated = forward.kv_bytes()[0]
     assert in_use == sizes.kv_bytes(precision, 41)
     assert in_use * 3 == sizes.kv_bytes(precision, 41, 3)
     assert allocated >= in_use + sizes.state_bytes(precision)

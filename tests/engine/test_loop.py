@@ -146,7 +146,7 @@ def test_the_lean_path_gives_the_general_path_s_logits(sessions, family):
     for forward in (lean, general):
         forward.keep([0, 2])
     assert np.abs(lean.step([5, 6]) - general.step([5, 6])).max() < 1e-4
-    assert lean.kv_bytes()[0] == general.kv_bytes()[0]
+    assert lean.kv_bytes()[0][0] == general.kv_bytes()[0][0]
 
 
 def test_16_bit_prompts_are_read_in_float32_where_the_processor_has_no_16_bit_products(sessions):
@@ -209,8 +209,8 @@ def test_prefill_in_chunks_gives_the_same_text(sessions, monkeypatch):
     session = sessions("gemma3_text")
     request = Request(1, "word " * 60, raw=True, lanes=(GREEDY,), max_new_tokens=20)
     whole = end_of(run(session, request)).token_ids
-    monkeypatch.setattr("engine.loop.FIRST_CHUNK_TOKENS", 7)
-    monkeypatch.setattr("engine.loop.LARGEST_CHUNK_TOKENS", 7)
+    monkeypatch.setattr("engine.prefill.FIRST_CHUNK_TOKENS", 7)
+    monkeypatch.setattr("engine.prefill.LARGEST_CHUNK_TOKENS", 7)
     events = run(session, request)
     progress = [event for event in events if isinstance(event, PrefillProgress)]
     assert len(progress) > 40
@@ -220,7 +220,7 @@ def test_prefill_in_chunks_gives_the_same_text(sessions, monkeypatch):
 
 def test_cancel_during_prefill_ends_once_with_nothing_written(sessions, monkeypatch):
     session, control = sessions("llama"), Control()
-    monkeypatch.setattr("engine.loop.FIRST_CHUNK_TOKENS", 8)
+    monkeypatch.setattr("engine.prefill.FIRST_CHUNK_TOKENS", 8)
     events = []
     for event in generate(session, Request(1, "a" * 100, raw=True), control):
         events.append(event)
@@ -401,7 +401,7 @@ def test_no_memory_for_the_cache_ends_every_lane_with_a_sentence(sessions, monke
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("engine.loop.forward_of", full)
+    monkeypatch.setattr("engine.prefill.forward_of", full)
     events = run(sessions("llama"), Request(1, "a", raw=True, lanes=(GREEDY, GREEDY)))
     ends = [event for event in events if isinstance(event, RunEnd)]
     assert [(end.reason, end.sentence) for end in ends] == [("error", "The memory is full.")] * 2
