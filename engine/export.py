@@ -50,6 +50,13 @@ class ExportRun:
         return said if isinstance(said, bool) else self.start.prompt_text.endswith(self.start.prompt)
 
     @property
+    def system(self) -> str | None:
+        """The chat's system text; an older recording has it in its header alone."""
+        said = self.header.get("system")
+        old = said if isinstance(said, str) and "prompts" not in self.header else None
+        return self.start.system if self.start.system is not None else old
+
+    @property
     def model_path(self) -> str:
         return self.facts.model_path if self.facts is not None else _text(self.header.get("model_path"))
 
@@ -236,7 +243,7 @@ def as_json_lines(runs: Iterable[ExportRun], alternatives: int = ALTERNATIVES) -
 
 def messages_of(run: ExportRun, answer: bool = True) -> list[dict[str, str]]:
     """The chat as OpenAI's API has it: roles and contents, the written answer last."""
-    messages = [{"role": "system", "content": run.start.system}] if run.start.system else []
+    messages = [{"role": "system", "content": run.system}] if run.system else []
     messages.append({"role": "user", "content": run.start.prompt})
     if answer:
         messages.append({"role": "assistant", "content": run.text})

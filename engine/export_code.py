@@ -163,7 +163,7 @@ def _inputs(run: ExportRun) -> list[str]:
 def _only_by_ids(run: ExportRun) -> bool:
     """The text alone would not give the run's tokens: typed marks that were read as text, a system text that went
     into the message, half a character."""
-    texts = run.start.prompt + (run.start.system or "")
+    texts = run.start.prompt + (run.system or "")
     moved = any("put before your message" in note for note in run.start.notes)
     return not texts or moved or bool(_MARKER.search(texts)) or any("\ud800" <= c <= "\udfff" for c in texts)
 

@@ -30,9 +30,10 @@ def write_whole(
     beside: Path | None = None
     written = 0
     try:
-        through = path.is_symlink() or (
-            path.exists() and not path.is_file()
-        )  # a device, a pipe: /dev/null must survive
+        if "\0" in str(path):
+            raise OSError(0, "no file's name holds a zero byte")
+        # A device, a pipe or a link is written through: /dev/null must survive.
+        through = path.is_symlink() or (path.exists() and not path.is_file())
         if path.is_dir():
             raise IsADirectoryError(0, "it is a folder")
         if path.exists() and not os.access(path, os.W_OK):
