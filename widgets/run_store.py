@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine import events as ev
+from engine.figures import ancestors, beginning
 from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
@@ -37,6 +38,7 @@ class Run:
     readings: list[tuple[int, ev.MemoryReading]] = field(default_factory=list)  # each with the newest token as it came
     marks: dict[tuple[str, int | None], ev.Mark] = field(default_factory=dict)  # by kind and place
     gaps: int = 0  # tokens that a damaged recording has lost
+    lost: int = 0  # of a fork whose parent is not there: so many tokens stand before the first one here
 
     @property
     def key(self) -> tuple[int, int]:
@@ -59,6 +61,23 @@ class Run:
     def notes(self) -> list[ev.Mark]:
         """In the order of the text, the one on the run as a whole first."""
         return sorted((m for m in self.marks.values() if m.what == "note"), key=_step_of)
+
+    def begin_in(self, parent: Run | None) -> None:
+        """A fork begins with its parent's tokens, the same objects; where they are not there, with its own."""
+        shared = beginning(self.start, parent.tokens) if parent is not None else None
+        if parent is None or shared is None:
+            self.lost = len(self.start.written)
+            return
+        for token in shared:
+            self.add(token)
+        self.changes = [change for change in parent.changes if change.step < len(shared)]
+        self.readings = [reading for reading in parent.readings if reading[0] < len(shared)]
+
+    def add(self, token: ev.TokenEvent) -> None:
+        self.tokens.append(token)
+        self.starts.append(self.length)
+        self.pieces.append(token.text)
+        self.length += len(token.text)
 
     def reading_at(self, step: int) -> ev.MemoryReading | None:
         """The memory as it was measured last when this token was the newest; None where it was not yet."""
@@ -101,6 +120,7 @@ class RunStore(QObject):
     marks_changed = Signal()
     run_started = Signal(object)  # Run
     run_ended = Signal(object)  # Run
+    runs_changed = Signal()  # some were taken out, put back or named, or others were opened
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -141,16 +161,16 @@ class RunStore(QObject):
                 run = self._by_key.get((event.run_id, event.lane))
                 if run is None or run.end is not None:
                     return
-                run.tokens.append(self._in_place(run, event))
-                run.starts.append(run.length)
-                run.pieces.append(event.text)
-                run.length += len(event.text)
+                run.add(self._in_place(run, event))
                 self.stage = "sample"
                 if self.activity != "paused":
                     self.activity = "decode"
             case ev.RunStart():
                 self.cache_kept = None  # the run has it
                 run = Run(event, self.facts)
+                if event.written:
+                    parent = event.parent
+                    run.begin_in(self._by_key.get((parent.run_id, parent.lane)) if parent is not None else None)
                 self.runs.append(run)
                 self._by_key[run.key] = run
                 if event.lane == 0:
@@ -218,9 +238,9 @@ class RunStore(QObject):
 
     @staticmethod
     def _in_place(run: Run, event: ev.TokenEvent) -> ev.TokenEvent:
-        """Views count on a token's step being its place; a damaged recording may have lost some before it."""
-        place = len(run.tokens)
-        if event.step == place or (run.start.written and not run.tokens):
+        """A token's step is its place (and `lost` more): a damaged recording may have lost some before it."""
+        place = run.lost + len(run.tokens)
+        if event.step == place:
             return event
         run.gaps = max(run.gaps, event.step - place)
         return replace(event, step=place)
@@ -233,7 +253,10 @@ class RunStore(QObject):
             self.take(event)
         self.facts = loaded
         self.activity, self.stage = "idle", ""
-        self.show(self.runs[0] if self.runs else None)
+        # A fork's file holds the runs it began in before it: the newest is what the file is about.
+        newest = self.runs[-1].start.run_id if self.runs else 0
+        self.show(next((run for run in self.runs if run.start.run_id == newest), None))
+        self.runs_changed.emit()
 
     def set_activity(self, activity: str) -> None:
         """Paused and back, or idle after a cancelled load: known to whoever pressed the button, not to the engine."""
@@ -267,6 +290,37 @@ class RunStore(QObject):
 
     def run(self, key: tuple[int, int]) -> Run | None:
         return self._by_key.get(key)
+
+    def take_out(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, Run]]:
+        """Takes runs out of what is shown. Returns them with their places, for `put_back`."""
+        gone, starts = set(keys), {run.key: run.start for run in self.runs}
+        taken = [(place, run) for place, run in enumerate(self.runs) if run.key in gone]
+        self.runs = [run for run in self.runs if run.key not in gone]
+        self._by_key = {run.key: run for run in self.runs}
+        self.compared = tuple(key for key in self.compared if key not in gone)
+        if self.current is not None and self.current.key in gone:
+            line = [self._by_key.get((above.run_id, above.lane)) for above in ancestors(self.current.start, starts.get)]
+            stay = [run for run in line if run is not None]
+            self.show(stay[-1] if stay else self.runs[-1] if self.runs else None)
+        self.runs_changed.emit()
+        self.mark()
+        return taken
+
+    def put_back(self, taken: list[tuple[int, Run]]) -> None:
+        """Puts runs back where they were; the last of them is shown."""
+        for place, run in taken:
+            self.runs.insert(place, run)
+            self._by_key[run.key] = run
+        if taken:
+            self.show(taken[0][1])
+        self.runs_changed.emit()
+
+    def name_run(self, key: tuple[int, int], name: str) -> None:
+        """Gives a run another name; "" for none."""
+        if run := self._by_key.get(key):
+            run.start = replace(run.start, name=name)
+            self.runs_changed.emit()
+            self.mark()
 
     def show(self, run: Run | None) -> None:
         """Makes a run the one that all views show, following its newest token."""

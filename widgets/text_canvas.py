@@ -112,8 +112,8 @@ class TextCanvas(QAbstractScrollArea):
         if run is None:
             return
         tokens = run.tokens[begin:end]
-        for event in tokens:
-            flow.append(event.step, shown_text(event, self.show_special))
+        for place, event in enumerate(tokens, begin):
+            flow.append(place, shown_text(event, self.show_special))
         at_end = end is None or end >= len(run.tokens)
         if at_end and run.end is not None and run.end.tail_text and not (flow is self._flow and self._tail_done):
             step = len(run.tokens) - 1
