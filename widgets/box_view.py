@@ -309,12 +309,13 @@ class BoxView(Panel):
     def _stream(self) -> list[Fact]:
         run = self.store.current
         assert run is not None
-        times = pace(run)
+        moment = self.store.moment
+        times = pace(run, moment)
         return [
             Fact(self.tr("First token"), duration_text(times.ttft_ms), MEASURED),
             Fact(self.tr("Per token"), duration_text(times.per_token_ms), MEASURED),
             Fact(self.tr("Tokens per second"), rate_text(times.tokens_per_s), MEASURED),
-            Fact(self.tr("Written"), self.tr("{count} tokens").format(count=count_text(len(run.tokens))), MEASURED),
+            Fact(self.tr("Written"), self.tr("{count} tokens").format(count=count_text(moment)), MEASURED),
         ]
 
 

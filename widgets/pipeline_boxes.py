@@ -86,7 +86,7 @@ def _run_figure(box: str, store: RunStore) -> str:
             else QCoreApplication.translate("PipelineStrip", "plain")
         )
     if box == "stream":
-        return "" if (rate := pace(run).tokens_per_s) is None else rate_text(rate)
+        return "" if (rate := pace(run, store.moment).tokens_per_s) is None else rate_text(rate)
     if token is None:
         if box == "layers" and run.prefill:
             done, total = run.prefill[-1].done_tokens, run.prefill[-1].total_tokens

@@ -120,20 +120,23 @@ class PipelineStrip(QWidget):
             return {store.stage} & set(LOAD)
         if store.activity == "prefill":
             return {"tokenise"} if store.stage == "tokenise" else {"embed", "layers"}
-        if store.activity == "decode":
+        if self._decoding():
             # A token's event comes when its word is out; what goes on until the next is the forward pass.
             return {"layers"}
         return set()
 
     def passed(self) -> set[str]:
         """The boxes that a token has just gone through."""
-        return set(PER_TOKEN) if self.store.activity == "decode" and self._dim.isActive() else set()
+        return set(PER_TOKEN) if self._decoding() and self._dim.isActive() else set()
+
+    def _decoding(self) -> bool:
+        return self.store.activity == "decode" or self.store.playing
 
     def refresh(self) -> None:
         """Reads the store."""
         run = self.store.current
-        tokens = len(run.tokens) if run is not None else 0
-        if (run is not self._run or tokens != self._tokens) and self.store.activity == "decode":
+        tokens = self.store.moment
+        if (run is not self._run or tokens != self._tokens) and self._decoding():
             self._dim.start()
         self._run, self._tokens = run, tokens
         lit, passed = self.lit(), self.passed()

@@ -37,22 +37,26 @@ class Pace:
     ended: bool
 
 
-def pace(run: Run) -> Pace:
-    """The engine's own figures once a run has ended; until then from its events, waiting for a person not counted."""
-    if run.end is not None:
+def pace(run: Run, moment: int | None = None) -> Pace:
+    """The engine's own figures once a run has ended; until then from its events, waiting for a person not counted.
+
+    moment: as it was when so many tokens were written.
+    """
+    count = len(run.tokens) if moment is None else moment
+    if run.end is not None and count == len(run.tokens):
         rate = run.end.decode_tokens_per_s
         per_token = run.end.decode_ms / (run.end.new_tokens - 1) if run.end.new_tokens > 1 else None
         if rate > 0.0:
             per_token = 1000.0 / rate
         ttft = run.end.ttft_ms if run.end.new_tokens else None
         return Pace(ttft, per_token, rate if rate > 0.0 else None, True)
-    if not run.tokens:
+    if not count:
         return Pace(None, None, None, False)
     prefill = run.prefill[-1].elapsed_ms if run.prefill else 0.0
     first = run.tokens[0]
     # The first token's logits come out of the prefill: only what is not in it is added.
     ttft = run.start.tokenise_ms + max(prefill, first.forward_ms) + first.sampling_ms
-    recent = run.tokens[max(1, len(run.tokens) - RECENT) :]
+    recent = run.tokens[max(1, count - RECENT) : count]
     if not recent:
         return Pace(ttft, None, None, False)
     per_token = sum(step_ms(token) for token in recent) / len(recent)
@@ -111,6 +115,10 @@ class StatusLine(QWidget):
         }
         if activity in words:
             return words[activity]
+        if self.store.rewound and run is not None and self.store.moment < len(run.tokens):
+            playing, back = self.tr("Playing back: {number} of {count}"), self.tr("Back at token {number} of {count}")
+            number, count = count_text(self.store.moment), count_text(len(run.tokens))
+            return (playing if self.store.playing else back).format(number=number, count=count)
         if run is not None and run.end is not None:
             ends = {
                 "cancelled": self.tr("Stopped"),
@@ -131,7 +139,8 @@ class StatusLine(QWidget):
         run = self.store.current
         if run is not None:
             found += self._pace_figures(run)
-            used = run.tokens[-1].context_used_tokens if run.tokens else len(run.start.prompt_tokens)
+            moment = self.store.moment
+            used = run.tokens[moment - 1].context_used_tokens if moment else len(run.start.prompt_tokens)
             limit = run.start.context_tokens
             found.append(
                 Figure(
@@ -143,8 +152,10 @@ class StatusLine(QWidget):
                     ),
                 )
             )
-        if self.store.readings:
-            reading = self.store.readings[-1]
+        reading = self.store.readings[-1] if self.store.readings else None
+        if self.store.rewound and run is not None:
+            reading = run.reading_at(self.store.moment - 1)
+        if reading is not None:
             found.append(
                 Figure(
                     self.tr("Memory"),
@@ -158,7 +169,7 @@ class StatusLine(QWidget):
         return found
 
     def _pace_figures(self, run: Run) -> list[Figure]:
-        times, found = pace(run), []
+        times, found = pace(run, self.store.moment), []
         if times.ttft_ms is not None:
             how = (
                 self.tr("Time to first token (TTFT): from the request to the first token; measured.")
@@ -194,16 +205,20 @@ class StatusLine(QWidget):
 
     def _forecast(self) -> Figure | None:
         run = self.store.current
-        if run is None or not run.running or not run.start.context_tokens or not run.tokens:
+        moment = self.store.moment
+        if run is None or not moment or not run.start.context_tokens:
             return None
-        left = run.start.context_tokens - run.tokens[-1].context_used_tokens
+        if not run.running and moment == len(run.tokens):
+            return None
+        used = run.tokens[moment - 1].context_used_tokens
+        left = run.start.context_tokens - used
         return Figure(
             "",
             "",
             self.tr("context full in {count} tokens (forecast)").format(count=count_text(max(0, left))),
             self.tr(
                 "The model's limit minus the tokens in use: {share} are used. Predicted; a run may end before."
-            ).format(share=percent_text(run.tokens[-1].context_used_tokens / run.start.context_tokens)),
+            ).format(share=percent_text(used / run.start.context_tokens)),
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:

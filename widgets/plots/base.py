@@ -24,6 +24,7 @@ from widgets.run_store import Run, RunStore
 GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
 # How long after news each plot draws. Different, so that no two draw in one turn of the event loop.
 TURNS_MS = itertools.cycle((35, 47, 59))
+VEIL = 0.72  # how much of what came later it hides
 LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
 
 
@@ -178,6 +179,11 @@ class Plot(Panel):
         self.empty.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.selected_line = pg.InfiniteLine(angle=90, movable=False)
         self.hover_line = pg.InfiniteLine(angle=90, movable=False)
+        # What came after the moment that the window is taken back to lies under a veil.
+        self.veil = pg.LinearRegionItem(movable=False, pen=QPen(Qt.PenStyle.NoPen))
+        self.veil.setZValue(9)
+        self.veil.hide()
+        self.view.addItem(self.veil, ignoreBounds=True)
         for line in (self.selected_line, self.hover_line):
             line.setZValue(10)
             line.hide()
@@ -319,6 +325,11 @@ class Plot(Panel):
             line.setVisible(drawing and step is not None)
             if step is not None:
                 line.setValue(step)
+        run, moment = self.store.current, self.store.moment
+        veiled = drawing and run is not None and moment < len(run.tokens)
+        self.veil.setVisible(veiled)
+        if veiled:
+            self.veil.setRegion((moment - 1, len(run.tokens)))
         if drawing:
             self.tell()
 
@@ -349,6 +360,9 @@ class Plot(Panel):
         for part in (*self.curves, *self.limits):
             part.restyle()
         self._write_legend()
+        veil = QColor(look.panel)
+        veil.setAlphaF(VEIL)
+        self.veil.setBrush(veil)
         self.selected_line.setPen(QPen(look.accent, 0))
         self.hover_line.setPen(QPen(look.muted, 0, Qt.PenStyle.DotLine))
 

@@ -40,9 +40,6 @@ class MemoryPlot(Plot):
             )
         )
         self._columns = Columns(attrgetter("kv_bytes"), lambda token: token.context_used_tokens - 1)
-        self._readings: list[tuple[int, MemoryReading]] = []  # (newest token, reading) of the run that goes on
-        self._read: MemoryReading | None = None
-        self._run: Run | None = None
         self.cache = self.curve("kv_cache", fill=0.45)
         self.weights = self.curve("weights", fill=0.45)
         self.predicted = self.curve("ink", width=1.2, style=Qt.PenStyle.DotLine)
@@ -54,25 +51,6 @@ class MemoryPlot(Plot):
 
     def state(self) -> tuple:
         return (*super().state(), self.store.readings[-1] if self.store.readings else None)
-
-    def soon(self) -> None:
-        self._place_readings()
-        super().soon()
-
-    def refresh(self) -> None:
-        self._place_readings()
-        super().refresh()
-
-    def _place_readings(self) -> None:
-        """Notes at which token the new readings came, also while the plot is hidden."""
-        run, readings = self.store.current, self.store.readings
-        if run is not self._run:
-            self._run, self._readings = run, []
-        if not readings or readings[-1] is self._read:
-            return
-        self._read = readings[-1]
-        if run is not None and run.running:
-            self._readings.append((max(0, len(run.tokens) - 1), readings[-1]))
 
     def redraw(self, run: Run | None) -> None:
         if run is not None and run.tokens:
@@ -101,10 +79,10 @@ class MemoryPlot(Plot):
             ("weights", GROUND, self.tr("weights")),
             ("kv_cache", GROUND, self.tr("cache")),
             ("ink", DOTTED, self.tr("predicted")),
-            *(self._reading_words() if self._readings else ()),
+            *(self._reading_words() if run.readings else ()),
         )
-        places = [place for place, _ in self._readings]
-        tops.append(self._draw_readings(places, [reading for _, reading in self._readings]))
+        places = [place for place, _ in run.readings]
+        tops.append(self._draw_readings(places, [reading for _, reading in run.readings]))
         self._finish(0, max(1, len(used) - 1), max(tops), self.tr("tokens"))
         self.tell()
 
@@ -149,7 +127,8 @@ class MemoryPlot(Plot):
 
     def _finish(self, x_from: float, x_to: float, top: float, unit: str) -> None:
         reading = self.store.readings[-1] if self.store.readings else None
-        live = reading is not None and (self.store.current is None or self.store.current is self._run)
+        run = self.store.current
+        live = reading is not None and (run is None or bool(run.readings))
         limit = float(reading.process_bytes + reading.available_bytes) if reading is not None and live else 0.0
         near = 0.0 < limit <= top * LIMIT_WITHIN
         self.set_ranges(x_from, x_to, max(top, limit) if near else top, x_unit=unit)
@@ -167,11 +146,11 @@ class MemoryPlot(Plot):
         if run.facts is not None:
             size = bytes_text(run.facts.weights_bytes + token.kv_bytes)
             parts.append(self.tr("model {size}").format(size=size))
-        if self._readings:
-            parts.append(self.tr("process {size}").format(size=bytes_text(self._readings[-1][1].process_bytes)))
+        if reading := run.reading_at(token.step):
+            parts.append(self.tr("process {size}").format(size=bytes_text(reading.process_bytes)))
         self.set_remark(
             " · ".join(parts),
-            self.tr("Measured. Model: weights and KV cache at the shown token. Process: all of this program, newest."),
+            self.tr("Measured at the shown token. Model: weights and KV cache. Process: all of this program."),
             *parts[:1],
         )
 
