@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.control import Control
 from engine.errors import CannotLoad
+from engine.experiments import SweepQuestion, SweepsQuestion
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
-from engine.settings import EstimateQuestion, KernelQuestion, OffloadQuestion, PlanWish
+from engine.settings import EstimateQuestion, FuturesQuestion, KernelQuestion, OffloadQuestion, PlanWish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +62,27 @@ def answer(
             if session is None:
                 raise CannotLoad("No model is loaded.", "Load one first; kernels are compared with it.")
             return survey(session, control, emit) if question.measure else remembered(session) or ()
+        case FuturesQuestion():
+            from engine.continuations import continuations
+
+            if session is None:
+                raise CannotLoad("No model is loaded.", "Load one first; it writes the continuations.")
+            return continuations(question, session, control, emit)
+        case SweepsQuestion():
+            from engine.sweep_folder import sweeps_under
+
+            return sweeps_under(Path(question.folder))
+        case SweepQuestion():
+            from engine.sweep import sweep
+
+            return sweep(question, _there(session), control, emit)
     raise TypeError(f"nobody answers {type(question).__name__}")
+
+
+def _there(session: Session | None) -> Session:
+    if session is None:
+        raise CannotLoad("No model is loaded.", "Load one first; it writes the texts.")
+    return session
 
 
 def _blueprint(model: str, session: Session | None) -> Blueprint:

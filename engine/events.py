@@ -11,6 +11,37 @@ from array import array
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.experiments import (  # noqa: F401  views import what the engine says from here
+    FIGURES,
+    MOST_RUNS,
+    TEXT_FIGURES,
+    USUAL_BATCH,
+    Asked,
+    BlindQuestion,
+    BlindTexts,
+    Luck,
+    LuckFigure,
+    LuckQuestion,
+    RunFigures,
+    Sweep,
+    SweepAxis,
+    SweepQuestion,
+    SweepRun,
+    SweepsQuestion,
+    values_named,
+)
+from engine.futures import (  # noqa: F401  views import what the engine says from here
+    FirstWord,
+    Future,
+    Futures,
+    Node,
+    different,
+    effective_number,
+    scatter,
+    shared_tokens,
+    tree_of,
+    words_of,
+)
 from engine.inside import (  # noqa: F401  views import what the engine says from here
     BINS,
     CodeFile,
@@ -257,6 +288,7 @@ class RunStart:
     name: str = ""  # what the person calls the lane
     system: str | None = None
     lockstep: bool = True  # as in Request
+    written_text: str | None = None  # what of a fork's beginning was certain by its end; None: an older file
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,6 +561,10 @@ class ExperimentProgress:
     total: int
     sentence: str = ""
     tokens_per_s: float = 0.0  # of all its lanes together, measured since it began; 0: not known yet
+    remaining_s: float | None = None  # estimated from what was measured since it began
+    runs_done: int = 0  # where done and total count smaller steps
+    runs: int = 0
+    partial: object = None  # the result so far, where views show it while it grows
 
 
 # ---------------------------------------------------------------- readings

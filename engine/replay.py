@@ -90,11 +90,13 @@ class Recorder:
     path: where to write; if that file exists the next free name is taken (FIL-4), `path` says which.
     header: what the first line says, see `docs/replay-format.md`; kind and schema are added.
     replace: an older file of that name goes away first (for scripts that name their output).
+    keep: whether events are kept for `move_to`; a sweep's thousands of runs keep none.
     """
 
-    def __init__(self, path: Path | str, header: dict[str, Any], replace: bool = False) -> None:
+    def __init__(self, path: Path | str, header: dict[str, Any], replace: bool = False, keep: bool = True) -> None:
         self.path = Path(path)
         self.problem: FileRefused | None = None
+        self._keep = keep
         self._header = {"kind": "header", "schema": SCHEMA, "reads_with": SCHEMA, **header}
         # Kept for `move_to`: the objects that the views keep too, so they cost nothing again.
         self._events: list[Event] = []
@@ -155,7 +157,7 @@ class Recorder:
             tokens = [event for event in self._events if isinstance(event, TokenEvent)]
             starts = [event for event in self._events if isinstance(event, RunStart)]
             return [
-                (start, [token for token in tokens if token.lane == start.lane])
+                (start, [token for token in tokens if (token.run_id, token.lane) == (start.run_id, start.lane)])
                 for start in starts
                 if (start.run_id, start.lane) in self._running
             ]
@@ -389,7 +391,7 @@ class _Opening:
                 self.lanes[event.run_id, event.lane] = _Lane(event)
             case TokenEvent():
                 lane = self._lane(event)
-                missing = event.step - (lane.tokens[-1].step + 1 if lane.tokens else 0)
+                missing = event.step - (lane.tokens[-1].step + 1 if lane.tokens else len(lane.start.written))
                 if missing > 0:
                     self.damage.append(f"{missing} tokens before token {event.step} of lane {event.lane} are missing.")
                 lane.tokens.append(event)
@@ -424,10 +426,13 @@ class _Opening:
             sentence = f"The file ends before lane {number} did: {len(tokens)} tokens of it are here."
             self.damage.append(sentence)
             newest = tokens[-1] if tokens else None
+            written = lane.start.written
+            text = (lane.start.written_text or "") + "".join(t.text for t in tokens)
             self.events.append(
                 RunEnd(
-                    run_id, number, "error", "".join(t.text for t in tokens), "", tuple(t.token_id for t in tokens),
-                    prompt_tokens=len(lane.start.prompt_tokens), new_tokens=len(tokens), prefill_ms=self.prefill_ms,
+                    run_id, number, "error", text, "", (*written, *(t.token_id for t in tokens)),
+                    prompt_tokens=len(lane.start.prompt_tokens), new_tokens=len(written) + len(tokens),
+                    prefill_ms=self.prefill_ms,
                     ttft_ms=math.nan, decode_ms=math.nan, decode_tokens_per_s=math.nan,
                     kv_bytes=newest.kv_bytes if newest else 0,
                     kv_allocated_bytes=newest.kv_allocated_bytes if newest else 0, sentence=sentence,

@@ -1,0 +1,125 @@
+"""What the long experiments share: one batch's figures gathered from its events, and how far the whole is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+
+from engine.control import Control
+from engine.errors import RunFailed
+from engine.events import Event, ExperimentProgress, RunEnd, TokenEvent
+from engine.experiments import Asked, RunFigures
+from engine.figures import distinct_ngrams, mean, repetition
+from engine.loop import generate
+from engine.session import Session
+from engine.settings import SamplingSettings
+
+TELL_EVERY_S = 0.25
+
+
+@dataclass(eq=False)
+class Gathered:
+    """One lane's numbers while it runs: a few for each token, and no events."""
+
+    ids: list[int] = field(default_factory=list)
+    surprises: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+
+    def take(self, token: TokenEvent) -> None:
+        self.ids.append(token.token_id)
+        self.surprises.append(token.surprise_nats)
+        self.entropies.append(token.entropy_nats)
+
+    def figures(self, end: RunEnd) -> RunFigures:
+        """What figures.figures_of says of the same tokens."""
+        return RunFigures(
+            tokens=len(self.ids),
+            mean_surprise_nats=mean(self.surprises),
+            mean_entropy_nats=mean(self.entropies),
+            distinct=distinct_ngrams(self.ids),
+            repetition=repetition(self.ids),
+            ended_by_eos=float(end.reason == "eos"),
+            tokens_per_s=end.decode_tokens_per_s,
+            reason=end.reason,
+            sentence=end.sentence,
+        )
+
+
+class Pace:
+    """Says four times a second how far an experiment is. A run counts as many steps as it may have tokens.
+
+    partial: what is known so far, for views that show it while it grows.
+    """
+
+    def __init__(self, question: object, runs: int, steps: int, emit: Callable[[Event], None]) -> None:
+        self.question, self.runs, self.steps, self.emit = question, runs, steps, emit
+        self.partial: object = None
+        self.done_runs = 0
+        self.tokens = 0  # written since it began, by all lanes
+        self._lengths: list[int] = []  # of the runs that ended since then
+        self._running: dict[int, int] = {}
+        self._began = time.perf_counter()
+        self._told = 0.0
+
+    def token(self, lane: int) -> None:
+        self.tokens += 1
+        self._running[lane] = self._running.get(lane, 0) + 1
+        self.tell()
+
+    def ended(self, lane: int) -> None:
+        self._lengths.append(self._running.pop(lane, 0))
+        self.done_runs += 1
+
+    def tell(self, now: bool = False) -> None:
+        clock = time.perf_counter()
+        if not now and clock - self._told < TELL_EVERY_S:
+            return
+        self._told = clock
+        elapsed = clock - self._began
+        rate = self.tokens / elapsed if elapsed > 0 else 0.0
+        usual = mean(self._lengths) if self._lengths else float(self.steps)
+        running = sum(self._running.values())
+        left = max(0.0, (self.runs - self.done_runs) * usual - running)
+        done = min(self.runs * self.steps, self.done_runs * self.steps + running)
+        self.emit(
+            ExperimentProgress(
+                self.question, done, self.runs * self.steps, tokens_per_s=rate,
+                remaining_s=left / rate if self.tokens else None, runs_done=self.done_runs, runs=self.runs,
+                partial=self.partial,
+            )
+        )  # fmt: skip
+
+
+def events_of(
+    session: Session, asked: Asked, lanes: list[SamplingSettings], control: Control, pace: Pace
+) -> Generator[tuple[Event, RunFigures | None], None, None]:
+    """A batch's events; a lane's end comes with its figures.
+
+    A lane that was cancelled has no figures. Raises PromptRefused, and RunFailed where all lanes failed: that is no
+    finding about settings.
+    """
+    gathered = [Gathered() for _ in lanes]
+    failed: list[RunEnd] = []
+    kept_on, session.kept.on = session.kept.on, True  # later batches read the prompt from the cache
+    try:
+        for event in generate(session, asked.request(lanes), control):
+            lane = gathered[event.lane] if hasattr(event, "lane") else None
+            figures = None
+            if isinstance(event, TokenEvent):
+                assert lane is not None
+                lane.take(event)
+                pace.token(event.lane)
+            elif isinstance(event, RunEnd) and event.reason != "cancelled":
+                assert lane is not None
+                figures = lane.figures(event)
+                pace.ended(event.lane)
+                if event.reason == "error":
+                    failed.append(event)
+                    if len(failed) == len(lanes):
+                        raise RunFailed(event.sentence, event.fix)
+            yield event, figures
+    finally:
+        session.kept.on = kept_on
+        if not kept_on:
+            session.kept.drop()
