@@ -332,7 +332,7 @@ class Reader:
         key = tuple([(name, str(value) if isinstance(value, list) else value) for name, value in values.items()])
         found = self._settings.get(key)
         if found is None:
-            found = self._settings[key] = _settings(values)
+            found = self._settings[key] = settings_from(values)
         return found
 
 
@@ -397,7 +397,8 @@ def _one_of(value: Any, known: tuple[str, ...]) -> str:
     return known[known.index(value)]
 
 
-def _settings(values: Any) -> SamplingSettings:
+def settings_from(values: Any) -> SamplingSettings:
+    """Settings as JSON has them. Raises SettingsRefused, TypeError and ValueError for what they cannot be."""
     values = dict(values)
     if isinstance(values.get("seed"), str):
         values["seed"] = int(values["seed"], 16)
@@ -433,7 +434,7 @@ def _decoders(kind: type) -> dict[str, tuple[Callable[[Any], Any], bool]]:
 
 def _decoder(hint: Any) -> Callable[[Any], Any]:
     if hint is SamplingSettings:
-        return _settings
+        return settings_from
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     parts = get_args(hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from engine.errors import SettingsRefused
 
@@ -397,3 +397,26 @@ class Request:
                 count=len(self.written),
                 most=self.max_new_tokens,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Sampling settings under a name.
+
+    with_seed: the seed belongs to it; otherwise choosing it leaves the seed as it is. words: what it is good for.
+    source: "own" of the person, "built in", or "model" for the generation defaults of the model that is loaded.
+    """
+
+    name: str
+    settings: SamplingSettings
+    with_seed: bool = False
+    words: str = ""
+    source: str = "own"
+
+    def applied(self, settings: SamplingSettings) -> SamplingSettings:
+        """What choosing it makes of these settings."""
+        return self.settings if self.with_seed else replace(self.settings, seed=settings.seed)
+
+    def fits(self, settings: SamplingSettings) -> bool:
+        """Whether these settings are what choosing it would make of them."""
+        return self.applied(settings) == settings
