@@ -13,6 +13,7 @@ from engine.control import Control
 from engine.errors import Cancelled
 from engine.events import PrefillProgress
 from engine.forward import Forward, forward_of
+from engine.prefix import Kept
 
 if TYPE_CHECKING:
     from engine.session import Session
@@ -63,11 +64,11 @@ class Prefill:
             chunk = FIRST_CHUNK_TOKENS
             if speed := self.session.prefill_tokens_per_s:
                 chunk = _fitting(speed)
-            if forward.in_one_piece(len(ids)):
+            if whole := forward.in_one_piece(len(ids)):
                 chunk = len(ids)
             while done < len(ids):
                 # The others begin with a copy of what all have in common, which is taken when it has just been read.
-                end = stem_tokens if stem is None and done < stem_tokens and chunk < len(ids) else len(ids)
+                end = stem_tokens if stem is None and done < stem_tokens and not whole else len(ids)
                 part = ids[done : min(done + chunk, end)]
                 if self.control.cancelled():
                     raise Cancelled
@@ -83,7 +84,7 @@ class Prefill:
                 if len(part) >= FIRST_CHUNK_TOKENS:
                     self.session.prefill_tokens_per_s = speed
                 chunk = _fitting(speed)
-                if done == stem_tokens and stem is None and not forward.in_one_piece(0):
+                if done == stem_tokens and stem is None and not whole:
                     stem = forward.copy(0, done)
             assert logits is not None
             before += done
@@ -94,14 +95,17 @@ class Prefill:
         longest = len(ids) + min(self.new_tokens, AHEAD_TOKENS)
         context = self.session.facts.context_tokens
         expected = min(longest, context) if context else longest
-        if (kept := self.session.kept.take(ids)) and (stem is None or kept[1] > stem_tokens):
-            forward, done = kept
-            forward.reserve(expected)
-        elif stem is not None and (forward := stem.copy(0, stem_tokens)) is not None:
-            done = stem_tokens
-            forward.reserve(expected)
-        else:
-            forward, done = forward_of(self.session, expected), 0
+        here = [(Kept(each.ids, each.forward).shared(ids), each.forward) for each in self.readings]
+        here += [(stem_tokens, stem)] if stem is not None else []
+        forward, done = self.session.kept.take(ids) or (None, 0)
+        for shared, other in sorted(here, key=lambda one: -one[0]):
+            if shared <= done:
+                break
+            if not other.in_one_piece(0) and (copy := other.copy(0, shared)) is not None:
+                forward, done = copy, shared
+        if forward is None:
+            return forward_of(self.session, expected), 0
+        forward.reserve(expected)
         return forward, done
 
 
