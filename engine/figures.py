@@ -76,3 +76,37 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
         if mine != theirs:
             return place
     return None
+
+
+class GrowingFigures:
+    """The figures of a text that grows: each token is looked at once, and asking costs the same at any length."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._surprise_nats = self._entropy_nats = 0.0
+        self._chosen = self._grams = self._repeated = 0
+        self._last: tuple[int, ...] = ()
+        self._seen: set[tuple[int, ...]] = set()
+
+    def add(self, token: TokenEvent) -> None:
+        self.tokens += 1
+        if not token.forced:
+            self._chosen += 1
+            self._surprise_nats += token.surprise_nats
+            self._entropy_nats += token.entropy_nats
+        self._last = (*self._last, token.token_id)[-NGRAM:]
+        if len(self._last) == NGRAM:
+            self._grams += 1
+            self._repeated += self._last in self._seen
+            self._seen.add(self._last)
+
+    def figures(self) -> TextFigures:
+        """As `figures_of` of the same tokens, but for the last digits of the means."""
+        chosen = self._chosen or math.nan
+        return TextFigures(
+            tokens=self.tokens,
+            mean_surprise_nats=self._surprise_nats / chosen,
+            distinct=len(self._seen) / (self._grams or math.nan),
+            repetition=self._repeated / (self.tokens or math.nan),
+            mean_entropy_nats=self._entropy_nats / chosen,
+        )

@@ -141,6 +141,7 @@ class RunStore(QObject):
         self.stage = ""  # the box of the pipeline strip that is at work
         self._selected: int | None = None  # None: follow the newest
         self._hovered: int | None = None
+        self._hovered_run: Run | None = None  # None: the current one
         self._rewound = False
         self.playing = False  # the run is played back
         self.compared: tuple[tuple[int, int], ...] = ()  # keys of the runs that stand side by side
@@ -346,10 +347,16 @@ class RunStore(QObject):
         return self._hovered
 
     @property
+    def hovered_run(self) -> Run | None:
+        """The run that is pointed at; None where none is."""
+        return None if self._hovered is None else self._hovered_run or self.current
+
+    @property
     def shown_token(self) -> ev.TokenEvent | None:
         """The token whose figures are shown: the hovered one, else the selected one."""
-        run = self.current
-        step = self._hovered if self._hovered is not None else self.selected_step
+        run, step = self.current, self.selected_step
+        if self._hovered is not None:
+            run, step = self._hovered_run or run, self._hovered
         if run is None or step is None or not 0 <= step < len(run.tokens):
             return None
         return run.tokens[step]
@@ -393,7 +400,8 @@ class RunStore(QObject):
         self.compared = tuple(run.key for run in runs)
         self.mark()
 
-    def hover(self, step: int | None) -> None:
-        if step != self._hovered:
-            self._hovered = step
+    def hover(self, step: int | None, run: Run | None = None) -> None:
+        """Points at a token; run: of this one that stands beside the current run."""
+        if (step, run) != (self._hovered, self._hovered_run):
+            self._hovered, self._hovered_run = step, run
             self.hover_changed.emit()

@@ -22,7 +22,7 @@ from widgets.format import count_text, nats_text, token_label
 from widgets.redecided_bar import choices_text, why
 from widgets.redecided_painter import paint_redecided
 from widgets.run_store import Run, RunStore
-from widgets.text_flow import LINES_OPEN, TextFlow
+from widgets.text_flow import LINES_OPEN, Piece, TextFlow
 from widgets.text_painter import end_height, paint_end, paint_pieces, shown_character, shown_text, without_stubs
 from widgets.token_popup import TokenPopup
 
@@ -369,23 +369,36 @@ class TextCanvas(QAbstractScrollArea):
         painter.translate(INSET, -offset)
         first, last = int((offset + area.top()) // height), int((offset + area.bottom()) // height)
         pieces = without_stubs(self._flow, list(self._flow.pieces(first, last)))
-        selected, hovered = self.store.selected_step, self.store.hovered_step
+        selected, hovered = self.marked_steps()
+        self.paint_under(painter, pieces)
         paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered)
         if self.redecided is not None:
             paint_redecided(painter, self._flow, self.redecided, pieces, selected)
+        self.paint_over(painter, pieces)
         if self._run.end is not None and last >= self._flow.lines - 2:
             paint_end(painter, self._flow, self._run.end)
+
+    def marked_steps(self) -> tuple[int | None, int | None]:
+        """The tokens that are painted as selected and as hovered."""
+        return self.store.selected_step, self.store.hovered_step
+
+    def paint_under(self, painter: QPainter, pieces: list[Piece]) -> None:
+        """What lies behind the words; nothing here."""
+
+    def paint_over(self, painter: QPainter, pieces: list[Piece]) -> None:
+        """Marks on the words; none here."""
+
+    def empty_lines(self) -> list[str]:
+        """What stands here before there is a text."""
+        return [
+            self.tr("The text appears here, word by word, shaded by how surprising each word was."),
+            self.tr("Write a prompt and press Run (Ctrl+Return)."),
+        ]
 
     def _paint_empty(self, painter: QPainter) -> None:
         look = theme.current()
         area = self.viewport().rect().adjusted(24, 12, -24, -12)
-        if self._run is not None:
-            lines = [self.tr("Reading the prompt…")]
-        else:
-            lines = [
-                self.tr("The text appears here, word by word, shaded by how surprising each word was."),
-                self.tr("Write a prompt and press Run (Ctrl+Return)."),
-            ]
+        lines = self.empty_lines() if self._run is None else [self.tr("Reading the prompt…")]
         painter.setPen(look.muted)
         painter.setFont(theme.font(1))
         painter.drawText(area, int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap), "\n".join(lines))

@@ -294,3 +294,19 @@ def test_an_empty_view_and_a_run_without_text_can_be_used(qtbot):
     store.take(make.end([], "cancelled"))
     store.frame.emit()
     assert painted(view) == ""
+
+
+def test_a_word_of_a_run_beside_the_current_one_can_be_pointed_at(qtbot):
+    store, _view = shown(qtbot, make.tokens(["aa", " bb"]))
+    store.take(make.start(lane=1))
+    for event in make.tokens(["cc", " dd"], lane=1):
+        store.take(event)
+    beside = store.run((1, 1))
+    store.hover(0, beside)
+    assert store.hovered_run is beside
+    assert store.shown_token is beside.tokens[0]
+    store.hover(0)  # the same place in the current run is another word
+    assert store.shown_token is store.current.tokens[0]
+    store.hover(None)
+    assert store.hovered_run is None
+    assert store.shown_token is store.current.tokens[1]
