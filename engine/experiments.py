@@ -161,6 +161,11 @@ class SweepQuestion:
         return len(self.axes[0].values), len(self.axes[1].values) if len(self.axes) > 1 else 1
 
     @property
+    def cells(self) -> list[tuple[int, int]]:
+        """Row by row: the first axis goes down, the second across."""
+        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
+
+    @property
     def count(self) -> int:
         """How many runs these are."""
         return math.prod(self.shape) * len(self.seeds)

@@ -104,15 +104,12 @@ def events_of(
     kept_on, session.kept.on = session.kept.on, True  # later batches read the prompt from the cache
     try:
         for event in generate(session, asked.request(lanes), control):
-            lane = gathered[event.lane] if hasattr(event, "lane") else None
             figures = None
             if isinstance(event, TokenEvent):
-                assert lane is not None
-                lane.take(event)
+                gathered[event.lane].take(event)
                 pace.token(event.lane)
             elif isinstance(event, RunEnd) and event.reason != "cancelled":
-                assert lane is not None
-                figures = lane.figures(event)
+                figures = gathered[event.lane].figures(event)
                 pace.ended(event.lane)
                 if event.reason == "error":
                     failed.append(event)
