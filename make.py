@@ -39,6 +39,7 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "installed.sha256"
+MOST_TEST_WORKERS = 4  # each holds a model and torch of its own, about 2 GB
 
 # What Qt's libraries and its offscreen and xcb plugins ask of a Linux system, with Debian's package for each.
 QT_LIBRARIES = {
@@ -251,6 +252,9 @@ def target_run(arguments: list[str]) -> None:
 
 def target_test(arguments: list[str]) -> None:
     prepare()
+    if not arguments and (workers := min(MOST_TEST_WORKERS, os.cpu_count() or 1)) > 1:
+        # A file's tests stay together, since they share their loaded models; each worker computes on one core.
+        arguments = ["-n", str(workers), "--dist", "loadfile"]
     step([VENV_PYTHON, "-m", "pytest", *arguments], QT_QPA_PLATFORM="offscreen", HF_HUB_OFFLINE="1")
 
 
