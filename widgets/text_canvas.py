@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, S
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
+    QContextMenuEvent,
     QFontMetricsF,
     QKeyEvent,
     QKeySequence,
@@ -19,6 +20,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from engine.events import Redecided
 from widgets import theme
 from widgets.format import count_text, nats_text, token_label
+from widgets.mark_painter import paint_in_text
+from widgets.marks import described
 from widgets.redecided_bar import choices_text, why
 from widgets.redecided_painter import paint_redecided
 from widgets.run_store import Run, RunStore
@@ -38,6 +41,9 @@ class TextCanvas(QAbstractScrollArea):
 
     stuck_changed = Signal()  # whether the view follows the end
     copy_asked = Signal()
+    play_asked = Signal()
+    menu_asked = Signal(object)  # where on the screen: acts for the selected word are wanted
+    write_asked = Signal()  # Return: something else is to stand here
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -66,6 +72,7 @@ class TextCanvas(QAbstractScrollArea):
         store.frame.connect(self.refresh)
         store.selection_changed.connect(self._selection_changed)
         store.hover_changed.connect(self.viewport().update)
+        store.marks_changed.connect(self.viewport().update)
         theme.changes.changed.connect(self._theme_changed)
 
     def _timer(self, ms: int, slot: object) -> QTimer:
@@ -239,14 +246,15 @@ class TextCanvas(QAbstractScrollArea):
         self.viewport().update()
 
     def _what_of(self, step: int) -> str:
-        """What other settings would make of a word, a sentence; "" where none are looked at."""
+        """What a person said of a word, and what other settings would make of it; "" where there is neither."""
         found, run = self.redecided, self._run
+        marks = described(run, step) if run is not None else ""
         if found is None or run is None or step >= len(found.fates):
-            return ""
+            return marks
         said = self.tr("With the settings now: {why}").format(why=why(found, run.tokens, step))
         if choices := choices_text(found, step):
             said += self.tr("; effective choices {count}").format(count=choices)
-        return said
+        return f"{marks}\n{said}" if marks else said
 
     def _theme_changed(self) -> None:
         self.lay_out_again()
@@ -299,6 +307,19 @@ class TextCanvas(QAbstractScrollArea):
         if step is not None:
             self.store.select(step)
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:
+            step = self.store.selected_step
+            place = self.place_of(step) if step is not None else None
+            at = self.viewport().mapToGlobal(place.bottomLeft().toPoint()) if place is not None else event.globalPos()
+        else:
+            step, at = self.step_at(event.pos()), event.globalPos()
+            if step is not None:
+                self.store.select(step)
+        if step is not None:
+            self._leave()
+            self.menu_asked.emit(at)
+
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
             self._leave()
@@ -345,6 +366,10 @@ class TextCanvas(QAbstractScrollArea):
             case Qt.Key.Key_End | Qt.Key.Key_Escape:
                 store.select(None)
                 self.follow_end()
+            case Qt.Key.Key_Space:
+                self.play_asked.emit()
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
+                self.write_asked.emit()
             case _:
                 super().keyPressEvent(event)
 
@@ -371,11 +396,13 @@ class TextCanvas(QAbstractScrollArea):
         pieces = without_stubs(self._flow, list(self._flow.pieces(first, last)))
         selected, hovered = self.marked_steps()
         self.paint_under(painter, pieces)
-        paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered)
+        moment = self.store.moment
+        paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered, moment)
         if self.redecided is not None:
             paint_redecided(painter, self._flow, self.redecided, pieces, selected)
         self.paint_over(painter, pieces)
-        if self._run.end is not None and last >= self._flow.lines - 2:
+        paint_in_text(painter, self._run, pieces)
+        if self._run.end is not None and last >= self._flow.lines - 2 and moment == len(self._run.tokens):
             paint_end(painter, self._flow, self._run.end)
 
     def marked_steps(self) -> tuple[int | None, int | None]:

@@ -35,25 +35,36 @@ def paint_pieces(
     pieces: list[Piece],
     selected: int | None,
     hovered: int | None,
+    moment: int,
 ) -> None:
-    """Shades, letters, and the marks of the selected and the hovered token."""
+    """Shades, letters, and the marks of the selected and the hovered token.
+
+    moment: so many tokens were written at the moment that is shown; what came after them stands back.
+    """
     look = theme.current()
     painter.setPen(Qt.PenStyle.NoPen)
     drawn_selected, before_selected = False, None
     for piece in pieces:
         colour = _shade(look.dark, tokens[piece.step].surprise_nats)
-        if colour is not None:
+        if colour is not None and piece.step < moment:
             painter.setBrush(colour)
             painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
-    painter.setPen(look.ink)
-    line = None
+    line, late_line = None, False
+    late: list[Piece] = []  # on a line that begins before the moment
     for piece in pieces:
         if line is None or piece.line.lineNumber() != line[0] or piece.origin != line[1]:
-            line = piece.line.lineNumber(), piece.origin
+            line, late_line = (piece.line.lineNumber(), piece.origin), piece.step >= moment
+            painter.setPen(look.muted if late_line else look.ink)
             piece.line.draw(painter, piece.origin)
+        elif piece.step >= moment and not late_line:
+            late.append(piece)
+    for piece in late:
+        _repaint_piece(painter, piece, look.panel, look.muted, whole=True)
     for piece in pieces:
         token = tokens[piece.step]
-        if piece.step == selected:
+        if piece.step >= moment:
+            pass
+        elif piece.step == selected:
             drawn_selected = True
             _repaint_piece(painter, piece, look.accent, look.on_accent)
         elif token.special:
@@ -93,11 +104,14 @@ def without_stubs(flow: TextFlow, pieces: list[Piece]) -> list[Piece]:
     ]
 
 
-def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor) -> None:
+def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor, whole: bool = False) -> None:
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
-    painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
+    if whole:
+        painter.drawRect(piece.rect)
+    else:
+        painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
     painter.setClipRect(piece.rect)
     painter.setPen(text)
     piece.line.draw(painter, piece.origin)

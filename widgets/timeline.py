@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
@@ -20,7 +20,12 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from widgets import theme
 from widgets.format import count_text, nats_text, number_text, plain_tooltip, token_label
+from widgets.mark_painter import mark_x, paint_on_timeline, row_height
+from widgets.marks import Marks, described
+from widgets.notes_bar import NotesBar
 from widgets.panel import Panel
+from widgets.playback import Player
+from widgets.playback_buttons import PlaybackButtons
 from widgets.run_store import Run, RunStore
 
 if TYPE_CHECKING:
@@ -32,7 +37,7 @@ FLOOR_NATS = 2.0  # the scale's least top, so that a certain text looks calm
 
 
 class Timeline(Panel):
-    """Bars of entropy along the current run of a store, the shown token marked."""
+    """Bars of entropy along the current run of a store, the shown token marked; played back, bookmarks, notes."""
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -45,10 +50,20 @@ class Timeline(Panel):
             )
         )
         self.store = store
+        self.player = Player(store, self)
+        self.marks = Marks(store, self)
         self.bars = TimelineBars(store, self)
+        self.notes_bar = NotesBar(self.marks)
+        self.buttons = PlaybackButtons(self.player, self.marks, self)
         self.setFocusProxy(self.bars)
         self.show_focus_of(self.bars)
+        self.header.addWidget(self.buttons)
+        self.body.setSpacing(4)
+        self.body.addWidget(self.notes_bar)
         self.body.addWidget(self.bars, 1)
+        self.bars.play_asked.connect(self.player.toggle)
+        self.marks.edit_asked.connect(self.player.pause)
+        self.notes_bar.left.connect(self.bars.setFocus)
         store.frame.connect(self._show_place)
         store.selection_changed.connect(self._show_place)
         self._show_place()
@@ -66,6 +81,8 @@ class Timeline(Panel):
 class TimelineBars(QWidget):
     """The bars themselves."""
 
+    play_asked = Signal()
+
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.store = store
@@ -79,6 +96,7 @@ class TimelineBars(QWidget):
         store.frame.connect(self.refresh)
         store.selection_changed.connect(self.refresh)
         store.hover_changed.connect(self.update)
+        store.marks_changed.connect(self.refresh)
         theme.changes.changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
@@ -118,12 +136,14 @@ class TimelineBars(QWidget):
 
     def _words(self, step: int) -> str:
         token = self._run.tokens[step] if self._run else None
-        return self.tr("token {number} of {count}: {label}, entropy {nats}").format(
+        words = self.tr("token {number} of {count}: {label}, entropy {nats}").format(
             number=count_text(step + 1),
             count=count_text(self._count),
             label=token_label(token.token_text) if token else "",
             nats=nats_text(token.entropy_nats if token else None),
         )
+        said = described(self._run, step) if self._run else ""
+        return f"{words}. {said}" if said else words
 
     # -- places
 
@@ -136,6 +156,19 @@ class TimelineBars(QWidget):
         if not self._count:
             return None
         return max(0, min(self._count - 1, int(x / self.pitch())))
+
+    def step_of_mark(self, x: float, y: float) -> int | None:
+        """The token whose bookmark or note is drawn here in the row above the bars."""
+        if self._run is None or y >= self._row():
+            return None
+        steps = {step for _, step in self._run.marks if step is not None and step < self._count}
+        near = [(abs(x - mark_x(step, self.pitch()) - 5.0), step) for step in steps]
+        return min(near)[1] if near and min(near)[0] < 12.0 else None
+
+    def _row(self) -> float:
+        """Height of the row of marks; 0 where there are none."""
+        marked = self._run is not None and any(step is not None for _, step in self._run.marks)
+        return row_height() if marked else 0.0
 
     def bar_heights(self) -> np.ndarray:
         """What is drawn: one value per bar in nats, the mean of the tokens that share a pixel. float32 [bars]."""
@@ -161,21 +194,24 @@ class TimelineBars(QWidget):
         look = theme.current()
         heights = self.bar_heights()
         top = max(FLOOR_NATS, float(heights.max()))
-        room = self.height() - 2.0
+        room = self.height() - 2.0 - self._row()
         pitch = self.width() / heights.size if self._count > self.width() else self.pitch()
         gap = 2.0 if pitch >= GAP_FROM + 2 else 1.0 if pitch >= GAP_FROM else 0.0
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, gap > 0)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.mixed(look.panel, look.weights, 0.72))
         radius = min(2.0, (pitch - gap) / 3) if gap else 0.0
         bottom = self.height() - 1.0
         tall = (heights * (room / top)).clip(min=1.5).tolist()
         boxes = [QRectF(i * pitch, bottom - height, pitch - gap, height) for i, height in enumerate(tall)]
-        if radius:
-            for box in boxes:
-                painter.drawRoundedRect(box, radius, radius)
-        else:
-            painter.drawRects(boxes)
+        # What was not written yet at the moment that is shown stands back.
+        written = round(self.store.moment * heights.size / self._count)
+        for part, share in ((boxes[:written], 0.72), (boxes[written:], 0.28)):
+            painter.setBrush(theme.mixed(look.panel, look.weights, share))
+            if radius:
+                for box in part:
+                    painter.drawRoundedRect(box, radius, radius)
+            elif part:
+                painter.drawRects(part)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         hovered, selected = self.store.hovered_step, self.store.selected_step
         if hovered is not None and hovered != selected and hovered < self._count:
@@ -183,6 +219,8 @@ class TimelineBars(QWidget):
         if selected is not None and selected < self._count:
             self._mark(painter, selected, look.accent, room / top, gap)
         self._paint_scale(painter, top)
+        if self._run is not None and self._run.marks:
+            paint_on_timeline(painter, self._run, self._count, pitch=self.pitch(), selected=selected)
 
     def _mark(self, painter: QPainter, step: int, colour: QColor, scale: float, gap: float) -> None:
         pitch = self.pitch()
@@ -193,7 +231,7 @@ class TimelineBars(QWidget):
         painter.setBrush(colour)
         painter.drawRoundedRect(QRectF(x, self.height() - 1.0 - height, width, height), 1.5, 1.5)
         if pitch < 3.0:  # a thin bar among thousands needs a line to be found by
-            painter.fillRect(QRectF(x + width / 2 - 0.5, 0.0, 1.0, self.height()), colour)
+            painter.fillRect(QRectF(x + width / 2 - 0.5, self._row(), 1.0, self.height()), colour)
 
     def _paint_scale(self, painter: QPainter, top: float) -> None:
         """The scale's top, where the bars leave room for it."""
@@ -204,7 +242,9 @@ class TimelineBars(QWidget):
         if self._count * self.pitch() < self.width() - width - 8:
             painter.setPen(theme.current().muted)
             painter.drawText(
-                QRectF(self.width() - width, 0, width, metrics.height()), int(Qt.AlignmentFlag.AlignRight), text
+                QRectF(self.width() - width, self._row(), width, metrics.height()),
+                int(Qt.AlignmentFlag.AlignRight),
+                text,
             )
 
     def _paint_empty(self, painter: QPainter) -> None:
@@ -218,13 +258,15 @@ class TimelineBars(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
-            self.store.select(self.step_at(event.position().x()))
+            x, y = event.position().x(), event.position().y()
+            marked = self.step_of_mark(x, y)
+            self.store.rewind(self.step_at(x) if marked is None else marked)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         step = self.step_at(event.position().x())
         if event.buttons() & Qt.MouseButton.LeftButton:
             self.store.hover(None)
-            self.store.select(step)
+            self.store.rewind(step)
         elif step is not None and event.position().x() <= self._count * self.pitch():
             self.store.hover(step)
         else:
@@ -241,23 +283,26 @@ class TimelineBars(QWidget):
             return
         match event.key():
             case Qt.Key.Key_Left:
-                self.store.select(max(0, step - 1))
+                self.store.rewind(max(0, step - 1))
             case Qt.Key.Key_Right:
-                self.store.select(step + 1)
+                self.store.rewind(step + 1)
             case Qt.Key.Key_PageUp:
-                self.store.select(max(0, step - 10))
+                self.store.rewind(max(0, step - 10))
             case Qt.Key.Key_PageDown:
-                self.store.select(step + 10)
+                self.store.rewind(step + 10)
             case Qt.Key.Key_Home:
-                self.store.select(0)
+                self.store.rewind(0)
             case Qt.Key.Key_End | Qt.Key.Key_Escape:
                 self.store.select(None)
+            case Qt.Key.Key_Space:
+                self.play_asked.emit()
             case _:
                 super().keyPressEvent(event)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            step = self.step_at(event.pos().x())
+            marked = self.step_of_mark(event.pos().x(), event.pos().y())
+            step = self.step_at(event.pos().x()) if marked is None else marked
             if step is not None and self._run is not None:
                 QToolTip.showText(event.globalPos(), plain_tooltip(self._words(step)), self)
             return True
