@@ -29,6 +29,7 @@ from app.laboratory import Laboratory
 from app.menus import build_menus
 from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
+from app.presets import Presets, presets_path
 from app.redecisions import Redecisions
 from app.replays import Replays
 from app.trust import Trust
@@ -77,6 +78,7 @@ class MainWindow(QMainWindow):
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._build()
         self.redecisions = Redecisions(self)
+        self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
         build_menus(self)
         from app.wiring import connect
 

@@ -55,6 +55,9 @@ class Preferences:
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     recent_files: list[str] = field(default_factory=list)
+    presets_folder: str = ""  # where presets were last imported or exported
+    export_folder: str = ""
+    export_kind: str = "html"
     int8_threshold: float = 6.0
     double_quantisation: bool = True
     compute_dtype: str = ""  # "": the model's own
@@ -102,7 +105,7 @@ def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
     # A reader's exceptions are of many kinds (FIL-22): too many digits, too deep, not UTF-8, not readable.
     except (OSError, ValueError, RecursionError) as error:
         log.warning("the settings file cannot be read: %s", error)
-        kept = _keep_aside(path, "damaged")
+        kept = keep_aside(path, "damaged")
         return Preferences(), f"The settings file was damaged; defaults are used{kept}."
     preferences, defaults = Preferences(), Preferences()
     for each in fields(Preferences):
@@ -114,7 +117,7 @@ def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
     schema = values.get("schema", SCHEMA)
     if type(schema) is int and schema > SCHEMA:
         preferences.schema = SCHEMA
-        kept = _keep_aside(path, "newer")
+        kept = keep_aside(path, "newer")
         return preferences, f"The settings are of a newer version; what this one knows of them is used{kept}."
     return preferences, ""
 
@@ -125,7 +128,7 @@ def _fits(value: object, least: float, most: float) -> bool:
     return not isinstance(value, (int, float)) or (math.isfinite(value) and least <= value <= most)
 
 
-def _keep_aside(path: Path, why: str) -> str:
+def keep_aside(path: Path, why: str) -> str:
     """Moves the file aside under a free name; what a sentence says of it, "" where it could not be moved."""
     names = (path.with_suffix(f".{why}{number or ''}.json") for number in range(100))
     aside = next((name for name in names if not name.exists()), None)

@@ -12,10 +12,11 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
-from engine.settings import Range, SamplingSettings
+from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
 from widgets.panel import ElidedLabel, Panel
+from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
 from widgets.run_store import RunStore
 from widgets.sampling_rows import SettingRow, knobs
@@ -49,6 +50,9 @@ class SamplingPanel(Panel):
 
         self.controls = RunControls(store)
         self.body.addWidget(self.controls)
+        self.presets = PresetChooser()
+        self.presets.chosen.connect(self.choose_preset)
+        self.body.addWidget(self.presets)
         first, more = knobs()
         self.rows: dict[str, SettingRow] = {}
         for knob in first:
@@ -214,6 +218,9 @@ class SamplingPanel(Panel):
     def use_off(self) -> None:
         self._take(replace(OFF, seed=self._settings.seed))
 
+    def choose_preset(self, preset: Preset) -> None:
+        self._take(preset.applied(self._settings))
+
     def take_settings(self, settings: SamplingSettings) -> None:
         """Sets these, as a step that can be undone."""
         self._take(settings)
@@ -265,6 +272,7 @@ class SamplingPanel(Panel):
             self.seed_field.set_value(self._settings.seed)
         self._count_more()
         self._tell_greedy()
+        self.presets.show_settings(self._settings)
         self.refresh()
 
     def _tell_greedy(self) -> None:
