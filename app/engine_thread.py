@@ -42,6 +42,7 @@ class RunJob:
     request: Request
     control: Control
     record_folder: str  # "": not recorded
+    before: tuple[Event, ...] = ()  # of a fork: the runs it began in, for its file
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,8 @@ class Worker(QObject):
         except OSError as error:
             log.warning("the folder for runs cannot be made: %s", error)  # the recorder says it to the person
         self.recorder = Recorder(folder / safe_name(job.request.prompt, ENDING), header_of(facts, job.request))
+        for event in job.before:
+            self.recorder.take(event)
         self.recorder.take(Loaded(facts))
         self.recording.emit(self.recorder)
         if self.recorder.problem:
@@ -297,12 +300,14 @@ class Worker(QObject):
 def broken_end(start: RunStart, tokens: list[TokenEvent], reason: str) -> RunEnd:
     """The end of a lane whose loop did not come to say it: what was written, and no figures that nobody measured."""
     mine = [token for token in tokens if (token.run_id, token.lane) == (start.run_id, start.lane)]
-    text = "".join(token.text for token in mine)
+    text = (start.written_text or "") + "".join(token.text for token in mine)
+    written = start.written
     kv_bytes, kv_allocated_bytes = (mine[-1].kv_bytes, mine[-1].kv_allocated_bytes) if mine else (0, 0)
     unknown = math.nan
     return RunEnd(
-        start.run_id, start.lane, reason, text, "", tuple(token.token_id for token in mine),
-        len(start.prompt_tokens), len(mine), unknown, unknown, unknown, unknown, kv_bytes, kv_allocated_bytes,
+        start.run_id, start.lane, reason, text, "", (*written, *(token.token_id for token in mine)),
+        len(start.prompt_tokens), len(written) + len(mine), unknown, unknown, unknown, unknown, kv_bytes,
+        kv_allocated_bytes,
     )  # fmt: skip
 
 
@@ -362,8 +367,10 @@ class Engine(QObject):
         self._start("unload")
         self._unload.emit()
 
-    def run(self, request: Request, record_folder: str = "", one_token: bool = False) -> bool:
-        """Starts a run with a number of its own. False when the engine is at work already."""
+    def run(
+        self, request: Request, record_folder: str = "", one_token: bool = False, before: tuple[Event, ...] = ()
+    ) -> bool:
+        """Starts a run with a number of its own. False when the engine is at work already. before: as in RunJob."""
         if self.busy or self._closed:
             return False
         self._runs += 1
@@ -371,7 +378,7 @@ class Engine(QObject):
         self._control.set_pace(self._pace_s)
         if one_token:
             self._control.step_once()
-        self._run.emit(RunJob(replace(request, run_id=self._runs), self._control, record_folder))
+        self._run.emit(RunJob(replace(request, run_id=self._runs), self._control, record_folder, before))
         return True
 
     def xray(self, question: XrayQuestion) -> bool:

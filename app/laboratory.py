@@ -25,6 +25,7 @@ class Laboratory(QObject):
     """Owns the centre's pages. `text` is the page that the window begins with."""
 
     page_changed = Signal(object)
+    page_made = Signal(object, object)  # its name, the page
 
     def __init__(self, window: MainWindow, text: QWidget) -> None:
         super().__init__(window)
@@ -55,6 +56,7 @@ class Laboratory(QObject):
             page.asked.connect(self.asked)
             self.pages[name] = page
             self.stack.addWidget(page)
+            self.page_made.emit(name, page)
         return self.pages[name]
 
     @Slot(object)

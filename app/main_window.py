@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.forks import Forks
 from app.laboratory import Laboratory
 from app.menus import build_menus
 from app.models import Models
@@ -35,7 +36,7 @@ from app.replays import Replays
 from app.trust import Trust
 from app.xray import Xrays
 from engine.errors import SettingsRefused
-from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
+from engine.events import EngineError, Estimate, Event, Loaded, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import KernelWish, LoadPlan, Request, SamplingSettings
 from widgets import theme
 from widgets.banner import Banner
@@ -78,6 +79,7 @@ class MainWindow(QMainWindow):
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._build()
         self.redecisions = Redecisions(self)
+        self.forks = Forks(self)
         self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
         build_menus(self)
         from app.wiring import connect
@@ -322,8 +324,20 @@ class MainWindow(QMainWindow):
         self._begin(one_token=False)
 
     def _begin(self, one_token: bool) -> None:
-        if self.engine.busy == "run":
+        if self.engine.busy == "run" or not self.may_run():
             return
+        self.banner.dismiss()
+        self.sampling_panel.prepare_run()
+        try:
+            request = self.request()
+        except SettingsRefused as error:
+            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return
+        self.prompt_panel.remember()
+        self.launch(request, one_token)
+
+    def may_run(self) -> bool:
+        """Whether the engine could write now; a banner says why not."""
         if self.engine.busy or self.store.facts is None:
             self.banner.show_note(
                 self.tr("A precision x-ray goes on: the run can start once the model is back.")
@@ -336,18 +350,18 @@ class MainWindow(QMainWindow):
                 self.tr("Choose a model…"),
                 self.show_model_panel,
             )
-            return
+            return False
+        return True
+
+    def launch(self, request: Request, one_token: bool = False, before: tuple[Event, ...] = ()) -> bool:
+        """Starts a run, recorded where runs are. before: as in RunJob."""
         self.banner.dismiss()
-        self.sampling_panel.prepare_run()
-        try:
-            request = self.request()
-        except SettingsRefused as error:
-            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
-            return
-        self.prompt_panel.remember()
-        if self.engine.run(request, str(runs_folder()) if self._visit is None else self._visit, one_token):
-            self.replays.requests[self.engine.runs] = request
-            self.store.set_activity("prefill")
+        folder = str(runs_folder()) if self._visit is None else self._visit
+        if not self.engine.run(request, folder, one_token, before):
+            return False
+        self.replays.requests[self.engine.runs] = request
+        self.store.set_activity("prefill")
+        return True
 
     @Slot()
     def one_token(self) -> None:

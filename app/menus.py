@@ -39,6 +39,18 @@ def build_menus(window: MainWindow) -> None:
     window.pause_action = _action(run, tr("Pause or go on"), "Ctrl+P", window.toggle_pause)
     window.stop_action = _action(run, tr("Stop"), "Ctrl+.", window.stop)
     run.addSeparator()
+    forks = window.forks
+    acts = [
+        _action(run, tr("Go on from here with the settings as they stand"), "Ctrl+Shift+Return", forks.go_on_here),
+        _action(run, tr("Go on with another word…"), "Ctrl+Shift+A", forks.choose_word),
+        _action(run, tr("Write something else here…"), "Ctrl+Shift+W", forks.write_here),
+    ]
+    window.text_view.set_word_acts(acts)
+    _action(run, tr("Go on where other settings would go elsewhere"), "Ctrl+Shift+E", forks.go_on_elsewhere)
+    run.addActions([forks.undo_action, forks.redo_action])
+    _action(run, tr("Previous run"), "Ctrl+PgUp", forks.previous_run)
+    _action(run, tr("Next run"), "Ctrl+PgDown", forks.next_run)
+    run.addSeparator()
     _action(run, tr("Precision x-ray…"), "Ctrl+Shift+X", window.xrays.show)
     run.addSeparator()
     window.keep_cache_action = run.addAction(tr("Keep the KV cache for the next run"))

@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.preferences import runs_folder
 from engine.errors import FileRefused
-from engine.events import EngineError, Event, Loaded, TokenEvent
+from engine.events import EngineError, Loaded, RunStart
+from engine.lineage import story, told_again
 from engine.settings import Request
 from widgets.run_store import Run
 
@@ -79,13 +80,12 @@ class Replays(QObject):
             return False
         lanes = [each for each in self.window.store.runs if each.start.run_id == run.start.run_id]
         recorder = Recorder(path, self._header_of(run), replace=True)
+        for event in story(run.start, self.window.store.runs):
+            recorder.take(event)
         if run.facts is not None:
             recorder.take(Loaded(run.facts))
-        for event in (*(lane.start for lane in lanes), *run.prefill, *_in_order(lanes)):
+        for event in told_again(lanes):
             recorder.take(event)
-        for lane in lanes:
-            if lane.end is not None:
-                recorder.take(lane.end)
         recorder.close()
         if problem := recorder.problem:
             self.window.banner.show_error(
@@ -105,6 +105,11 @@ class Replays(QObject):
         if request is not None and run.facts is not None:
             return header_of(run.facts, request)
         return self._headers.get(run.start.run_id, {})
+
+    def was_raw(self, run: Run) -> bool:
+        """Whether the run was asked raw text, as far as that is known."""
+        request = self.requests.get(run.start.run_id)
+        return request.raw if request is not None else bool(self._headers.get(run.start.run_id, {}).get("raw"))
 
     @Slot()
     def open(self) -> None:
@@ -136,7 +141,12 @@ class Replays(QObject):
         self.window.store.take_replay(replay.events)
         self.window.busy_changed(self.window.engine.busy)  # a load may go on
         header = {name: value for name, value in replay.header.items() if name not in ("kind", "schema", "reads_with")}
-        self.requests, self._headers = {}, {run.start.run_id: header for run in self.window.store.runs}
+        runs = self.window.store.runs
+        newest = max((run.start.run_id for run in runs), default=0)
+        self.requests, self._headers = {}, {newest: header}
+        for run in runs:  # the first line tells of the newest; of those that it began in their own lines do
+            if run.start.run_id not in self._headers:
+                self._headers[run.start.run_id] = header | _asked(run.start)
         self.window.engine.number_after(max(self._headers, default=0))
         notes = [note for note in (replay.damage, *replay.notes) if note]
         self.window.banner.show_note(" ".join(notes) if notes else self.tr("Replay: {name}").format(name=path.name))
@@ -170,7 +180,13 @@ class Replays(QObject):
             self.open_file(Path(action.data()))
 
 
-def _in_order(lanes: list[Run]) -> list[Event]:
-    """Tokens and changes of settings of all lanes as they came: by step, a change before its token."""
-    events = [event for lane in lanes for event in (*lane.changes, *lane.tokens)]
-    return sorted(events, key=lambda event: (event.step, event.lane, isinstance(event, TokenEvent)))
+def _asked(start: RunStart) -> dict:
+    """What a run's own line says of what it was asked, as a first line has it."""
+    return {
+        "seed": start.settings.seed,
+        "lanes": [start.settings],
+        "prompt": start.prompt,
+        "system": start.system,
+        "stop": list(start.stop),
+        "max_new_tokens": start.max_new_tokens,
+    }

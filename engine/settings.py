@@ -225,7 +225,8 @@ class SamplingSettings:
 
     temperature 0 is greedy. top_k 0, top_p 1, min_p 0, typical_p 1, repetition_penalty 1, no_repeat_ngram_size 0
     mean off. seed is any integer; two lanes with one seed draw the same numbers. logit_bias: pairs of (token id, what
-    is added to its raw logit, -100 to 100). banned: token ids that are never chosen.
+    is added to its raw logit, -100 to 100). banned: token ids that are never chosen. banned_sequences: of each, two
+    tokens or more, the last is never chosen where the others stand before it (a word of several tokens).
     """
 
     temperature: float = 1.0
@@ -240,6 +241,7 @@ class SamplingSettings:
     seed: int = 0
     logit_bias: tuple[tuple[int, float], ...] = ()
     banned: tuple[int, ...] = ()
+    banned_sequences: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in RANGES.items():
@@ -254,7 +256,10 @@ class SamplingSettings:
             )
         # Sorted, so that the same constraints are the same settings.
         object.__setattr__(self, "logit_bias", tuple(sorted(_biases(self.logit_bias).items())))
-        object.__setattr__(self, "banned", tuple(sorted({_token_id(i) for i in _several(self.banned)})))
+        sequences = {tuple(map(_token_id, _several(ids))) for ids in _several(self.banned_sequences)}
+        single = {ids[0] for ids in sequences if len(ids) == 1}
+        object.__setattr__(self, "banned", tuple(sorted({_token_id(i) for i in _several(self.banned)} | single)))
+        object.__setattr__(self, "banned_sequences", tuple(sorted(ids for ids in sequences if len(ids) > 1)))
 
     @property
     def greedy(self) -> bool:
@@ -342,6 +347,8 @@ class Request:
     prompt: a chat message, or raw text when `raw`. system: the chat's system text, None for the template's own.
     prompts: one for each lane where they are asked different things; empty: all are asked `prompt` and `system`.
     names: what each lane is called by the person, or empty.
+    prompt_ids: the tokens that `prompt` became when its parent read it, so that a fork reads the same; empty: the
+        prompt is cut anew.
     markers_as_text: text such as "<|im_end|>" typed by a person stays text and ends no turn (PRM-23).
     stop: stop strings; only written text is searched.
     ignore_ends: end tokens do not end the run, only length and stop strings do (for measuring).
@@ -370,6 +377,7 @@ class Request:
     lockstep: bool = True
     prompts: tuple[LanePrompt, ...] = ()
     names: tuple[str, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
 
     def lane_prompt(self, lane: int) -> LanePrompt:
         """What this lane is asked."""
@@ -397,6 +405,81 @@ class Request:
                 count=len(self.written),
                 most=self.max_new_tokens,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class ForkWish:
+    """A page's wish: go on with a run another way. Its first `parent.step` tokens stand, then come `forced` and `text`.
+
+    settings None: as the panel has them.
+    """
+
+    parent: Parent
+    forced: tuple[int, ...] = ()
+    text: str = ""
+    settings: SamplingSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompareWish:
+    """A page's wish: show these runs beside one another. Each is (run_id, lane)."""
+
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneWish:
+    """A page's wish: take these runs, and all that began in them, out of what is shown. Their files stay."""
+
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameWish:
+    """A page's wish: call this run by a name; "" by none."""
+
+    run: tuple[int, int]
+    name: str
+
+
+FUTURES = Range(2, 256, 2, integer=True)
+FUTURE_TOKENS = Range(1, 256, 1, integer=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FuturesWish:
+    """A page's wish: `count` continuations of a run's first `parent.step` tokens, each `tokens` long.
+
+    own: with the settings that the run had there; otherwise those of the panel.
+    """
+
+    parent: Parent
+    count: int = 100
+    tokens: int = 24
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FuturesQuestion:
+    """Many continuations of one beginning, as batches that share one prefill and differ in their seed only.
+
+    request: prompt and `written` are the beginning, its one lane the settings; its seed is the first, then each one
+    more. number: another one is another question, so that asking again writes anew.
+    """
+
+    request: Request
+    count: int
+    tokens: int
+    number: int = 0
+
+    @property
+    def parent(self) -> Parent | None:
+        return self.request.parent
+
+
+@dataclass(frozen=True, slots=True)
+class StopExperiment:
+    """Not a question: ends the experiment that goes on; what is there by then stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt
-from PySide6.QtGui import QAccessible, QAccessibleEvent, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleEvent,
+    QContextMenuEvent,
+    QFocusEvent,
+    QFontMetricsF,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
 from engine.events import Candidate, TokenEvent
 from widgets import theme
-from widgets.candidate_rows import Rows, cut_word
+from widgets.candidate_rows import Rows, cut_word, paint_chip
 from widgets.format import number_text, percent_text, plain_tooltip, token_label
 
 LEAST_ROWS = 8
@@ -16,7 +29,13 @@ INSET = 7.0  # room for the chosen row's mark
 
 
 class CandidateList(QAbstractScrollArea):
-    """Rows of a token's alternatives, by id (TXT-27), most probable first before the settings."""
+    """Rows of a token's alternatives, by id (TXT-27), most probable first before the settings.
+
+    A row can be pointed at, or chosen with the arrow keys: going on with that word instead is asked for by the word's
+    id, with Enter, by its menu, or by the words that stand on the row then.
+    """
+
+    go_on_asked = Signal(object)  # token id
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -24,10 +43,14 @@ class CandidateList(QAbstractScrollArea):
         self._candidates: tuple[Candidate, ...] = ()
         self._before = self._after = True
         self._progress = 1.0
+        self._pointed: int | None = None  # row under the mouse
+        self._row: int | None = None  # row chosen with the keys
+        self._offer = QRectF()  # where "go on with this" is painted
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setAutoFillBackground(False)
+        self.viewport().setMouseTracking(True)
         self.setAccessibleName(self.tr("Alternatives to the shown word"))
         self.verticalScrollBar().valueChanged.connect(self.viewport().update)
         theme.changes.changed.connect(self._theme_changed)
@@ -53,6 +76,7 @@ class CandidateList(QAbstractScrollArea):
 
     def set_token(self, token: TokenEvent | None, candidates: tuple[Candidate, ...]) -> None:
         self._token, self._candidates = token, candidates
+        self._pointed = self._row = None
         self.verticalScrollBar().setValue(0)
         self._restyle()
 
@@ -115,6 +139,7 @@ class CandidateList(QAbstractScrollArea):
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.translate(INSET, 0.0)
+        self._offer = QRectF()
         height, offset = self._rows.height, self.verticalScrollBar().value()
         pinned = self._pinned()
         room = self.viewport().height() if pinned is None else self._pin_top() - 2.0
@@ -133,6 +158,20 @@ class CandidateList(QAbstractScrollArea):
 
     def _paint_row(self, painter: QPainter, index: int, top: float) -> None:
         self._rows.paint(painter, index, top, before=self._before, after=self._after, progress=self._progress)
+        if index == self._row and self.hasFocus():
+            painter.setPen(QPen(theme.current().accent, 1.0))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(QRectF(-6.0, top + 0.5, self._rows.width + 12.0, self._rows.height - 1.0), 4.0, 4.0)
+        if index == self._offered() and not self._candidates[index].chosen:
+            words, font = self.tr("go on with this"), theme.font(-2)
+            left = self._rows.bar_left + self._rows.bar_width - QFontMetricsF(font).horizontalAdvance(words) - 14.0
+            left = max(0.0, left)
+            box = paint_chip(painter, left, top + self._rows.height / 2, words, theme.current().accent, font)
+            self._offer = box.translated(INSET, 0.0)
+
+    def _offered(self) -> int | None:
+        """The row that shows how to go on with it: under the mouse, else chosen with the keys."""
+        return self._pointed if self._pointed is not None else self._row if self.hasFocus() else None
 
     def _paint_empty(self, painter: QPainter) -> None:
         painter.setPen(theme.current().muted)
@@ -146,7 +185,102 @@ class CandidateList(QAbstractScrollArea):
             ),
         )
 
+    # -- hand and keys
+
+    def _point(self, row: int | None) -> None:
+        if row != self._pointed:
+            self._pointed = row
+            self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._point(self.row_at(event.position().toPoint()) if self._token is not None else None)
+        on_offer = self._offer.contains(event.position())
+        self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if on_offer else Qt.CursorShape.ArrowCursor)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        row = self.row_at(event.position().toPoint())
+        if event.button() != Qt.MouseButton.LeftButton or row is None:
+            return
+        self._row = row
+        self.viewport().update()
+        if self._offer.contains(QPointF(event.position())):
+            self._go_on(row)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        row = self.row_at(event.position().toPoint())
+        if event.button() == Qt.MouseButton.LeftButton and row is not None:
+            self._go_on(row)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        last = len(self._candidates) - 1
+        here = self._row if self._row is not None else -1
+        match event.key():
+            case Qt.Key.Key_Down:
+                self._choose(min(last, here + 1))
+            case Qt.Key.Key_Up:
+                self._choose(max(0, here - 1))
+            case Qt.Key.Key_Home:
+                self._choose(0)
+            case Qt.Key.Key_End:
+                self._choose(last)
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter if self._row is not None:
+                self._go_on(self._row)
+            case _:
+                super().keyPressEvent(event)
+
+    def _choose(self, row: int) -> None:
+        if not 0 <= row < len(self._candidates):
+            return
+        self._row, self._pointed = row, None
+        bar, height = self.verticalScrollBar(), self._rows.height
+        room = self.rows_in_view * height
+        if row * height < bar.value():
+            bar.setValue(round(row * height))
+        elif (row + 1) * height > bar.value() + room:
+            bar.setValue(round((row + 1) * height - room))
+        self.setAccessibleDescription(self.row_text(row))
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.viewport().update()
+
+    def _go_on(self, row: int) -> None:
+        if not self._candidates[row].chosen:
+            self.go_on_asked.emit(self._candidates[row].token_id)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        row = self._row if event.reason() == QContextMenuEvent.Reason.Keyboard else self.row_at(event.pos())
+        if row is None or self._token is None:
+            return
+        self._choose(row)
+        menu = self.menu_of(row)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(event.globalPos())
+
+    def menu_of(self, row: int) -> QMenu:
+        """What can be done with an alternative."""
+        menu = QMenu(self)
+        act = menu.addAction(
+            self.tr("Go on with “{word}” instead")
+            .format(word=token_label(self._candidates[row].text))
+            .replace("&", "&&")
+        )
+        act.setShortcut(Qt.Key.Key_Return)
+        act.setEnabled(not self._candidates[row].chosen)
+        act.setData(row)
+        act.triggered.connect(self._go_on_chosen)
+        return menu
+
+    def _go_on_chosen(self) -> None:
+        if self._row is not None:
+            self._go_on(self._row)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.viewport().update()
+
     def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._point(None)
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             index = self.row_at(event.pos())
             if index is not None:
@@ -171,6 +305,8 @@ class CandidateList(QAbstractScrollArea):
                 total=number_text(token.logsumexp, 3),
             ),
         ]
+        if candidate.bias:
+            lines.append(tr("its bias changed its logit by {change}").format(change=number_text(candidate.bias, 3)))
         if candidate.penalty:
             lines.append(tr("penalties changed its logit by {change}").format(change=number_text(candidate.penalty, 3)))
         if candidate.cut_by is not None:

@@ -15,6 +15,7 @@ class RedecidedBar(QFrame):
     """Hidden while the settings are those of the run."""
 
     back_requested = Signal()
+    go_on_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -31,10 +32,16 @@ class RedecidedBar(QFrame):
         self.button = QPushButton(self.tr("As written"))
         self.button.setToolTip(self.tr("Sets the sliders back to the settings that this text was written with"))
         self.button.clicked.connect(self.back_requested)
+        self.go_on = QPushButton(self.tr("Go on from there"))
+        self.go_on.setToolTip(
+            self.tr("Write on from that word with these settings and the same draws; this text stays (Ctrl+Shift+E)")
+        )
+        self.go_on.clicked.connect(self.go_on_requested)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
+        row.setSpacing(8)
         row.addWidget(self.label, 1)
+        row.addWidget(self.go_on)
         row.addWidget(self.button)
         self.hide()
 
@@ -45,6 +52,7 @@ class RedecidedBar(QFrame):
         text = summary(found, tokens)
         self.label.setText(text)
         self.setAccessibleName(text)
+        self.go_on.setVisible(found.first is not None or found.open_at is not None)
         self.show()
 
 

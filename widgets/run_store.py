@@ -14,6 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine import events as ev
 from engine.figures import ancestors, beginning
+from engine.settings import Parent
 from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
@@ -73,6 +74,19 @@ class Run:
         self.changes = [change for change in parent.changes if change.step < len(shared)]
         self.readings = [reading for reading in parent.readings if reading[0] < len(shared)]
 
+    @property
+    def begins(self) -> int:
+        """So many of the tokens here are those of the run in which it began."""
+        return len(self.start.written) - self.lost
+
+    def place(self, step: int) -> Parent:
+        """Where a fork would begin that keeps the tokens before this one."""
+        return Parent(*self.key, self.lost + step)
+
+    def written_before(self, step: int) -> tuple[int, ...]:
+        """The ids of all tokens before this one, those too that are not here."""
+        return self.start.written[: self.lost] + tuple([token.token_id for token in self.tokens[:step]])
+
     def add(self, token: ev.TokenEvent) -> None:
         self.tokens.append(token)
         self.starts.append(self.length)
@@ -121,6 +135,7 @@ class RunStore(QObject):
     run_started = Signal(object)  # Run
     run_ended = Signal(object)  # Run
     runs_changed = Signal()  # some were taken out, put back or named, or others were opened
+    opened = Signal()  # recorded runs took the place of what was there
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -257,6 +272,7 @@ class RunStore(QObject):
         # A fork's file holds the runs it began in before it: the newest is what the file is about.
         newest = self.runs[-1].start.run_id if self.runs else 0
         self.show(next((run for run in self.runs if run.start.run_id == newest), None))
+        self.opened.emit()
         self.runs_changed.emit()
 
     def set_activity(self, activity: str) -> None:

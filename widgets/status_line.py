@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from engine.events import TokenEvent
 from widgets import theme
 from widgets.format import bytes_text, count_text, duration_text, percent_text, plain_tooltip, rate_text
+from widgets.reuse import reuse_parts, reuse_tooltip
 from widgets.run_store import Run, RunStore
 
 SPACE = 20.0  # between figures
@@ -50,13 +51,14 @@ def pace(run: Run, moment: int | None = None) -> Pace:
             per_token = 1000.0 / rate
         ttft = run.end.ttft_ms if run.end.new_tokens else None
         return Pace(ttft, per_token, rate if rate > 0.0 else None, True)
-    if not count:
+    begins = run.begins  # what a fork began with, another run was timed for
+    if count <= begins:
         return Pace(None, None, None, False)
     prefill = run.prefill[-1].elapsed_ms if run.prefill else 0.0
-    first = run.tokens[0]
+    first = run.tokens[begins]
     # The first token's logits come out of the prefill: only what is not in it is added.
     ttft = run.start.tokenise_ms + max(prefill, first.forward_ms) + first.sampling_ms
-    recent = run.tokens[max(1, count - RECENT) : count]
+    recent = run.tokens[max(begins + 1, count - RECENT) : count]
     if not recent:
         return Pace(ttft, None, None, False)
     per_token = sum(step_ms(token) for token in recent) / len(recent)
@@ -152,6 +154,9 @@ class StatusLine(QWidget):
                     ),
                 )
             )
+        if run is not None and run.end is not None and run.end.reused_tokens:
+            reused, computed = reuse_parts(run.end, len(run.start.written))
+            found.append(Figure("", reused, f", {computed}" if computed else "", reuse_tooltip()))
         reading = self.store.readings[-1] if self.store.readings else None
         if self.store.rewound and run is not None:
             reading = run.reading_at(self.store.moment - 1)

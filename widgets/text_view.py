@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QPoint, QRect, Signal
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from engine.events import Redecided
+from engine.settings import ForkWish
 from widgets.panel import Panel
 from widgets.redecided_bar import RedecidedBar
+from widgets.run_chooser import RunChooser
 from widgets.run_store import RunStore
 from widgets.text_canvas import STANDARD_STEP, TextCanvas
+from widgets.write_here import WriteHere
 
 
 class TextView(Panel):
     """Shows the current run of a store; hovering and clicking a word goes to the store."""
 
     as_written_requested = Signal()
+    asked = Signal(object)  # a ForkWish
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -36,6 +40,14 @@ class TextView(Panel):
                 "1.7 nats, about 1 chance in 6.\nFull shade: from about 8 nats, 1 chance in 3,000."
             )
         )
+        self.chooser = RunChooser(store, self)
+        self.header.addWidget(self.chooser)
+        self.fork_button = self.add_button(
+            self.tr("Go on another way"), "fork", self.tr("Go on from the selected word another way")
+        )
+        self.fork_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.word_menu = QMenu(self)
+        self.fork_button.setMenu(self.word_menu)
         self.follow_button = self.add_button(
             self.tr("Follow the newest word"), "follow", self.tr("Follow the newest word (Esc)")
         )
@@ -48,6 +60,12 @@ class TextView(Panel):
         self.copy_button = self.add_button(self.tr("Copy"), "copy", self.tr("Copy the text (Ctrl+C)"))
         self.copy_button.clicked.connect(self.copy)
         self.canvas.copy_asked.connect(self.copy)
+        self.canvas.menu_asked.connect(self._show_menu)
+        self.canvas.write_asked.connect(self.write_here)
+        self.write_field = WriteHere(self.canvas)
+        self.write_field.written.connect(self._written)
+        self.write_field.closed.connect(self.canvas.setFocus)
+        self._write_at = 0
         self.canvas.stuck_changed.connect(self._show_state)
         store.frame.connect(self._show_state)
         store.selection_changed.connect(self._show_state)
@@ -58,6 +76,30 @@ class TextView(Panel):
         run = self.store.current
         self.canvas.show_redecided(found)
         self.redecided_bar.show_redecided(found, run.tokens if run is not None else [])
+
+    def set_word_acts(self, acts: list[QAction]) -> None:
+        """What can be done at a word, for its menu and the header's button."""
+        self.word_menu.addActions(acts)
+
+    def write_here(self) -> None:
+        """Opens the field in which something else is written at the selected word."""
+        run, step = self.store.current, self.store.selected_step
+        if run is None or step is None:
+            return
+        at_end = self.store.following and not run.running
+        self._write_at = step + 1 if at_end else step
+        self.store.select(step)
+        place = self.canvas.place_of(step)
+        area = self.canvas.viewport().rect()
+        where = place.toRect() if place is not None else QRect(area.left(), area.bottom(), 1, 1)
+        self.write_field.open_at(where, "" if at_end else run.tokens[step].text)
+
+    def _written(self, text: object) -> None:
+        if (run := self.store.current) is not None:
+            self.asked.emit(ForkWish(run.place(min(self._write_at, len(run.tokens))), text=str(text)))
+
+    def _show_menu(self, at: QPoint) -> None:
+        self.word_menu.popup(at)
 
     def copy(self) -> None:
         """The record's text to the clipboard, never the widget's (THR-25)."""
@@ -88,4 +130,5 @@ class TextView(Panel):
     def _show_state(self) -> None:
         run = self.store.current
         self.copy_button.setEnabled(run is not None and run.length > 0)
+        self.fork_button.setEnabled(run is not None and bool(run.tokens))
         self.follow_button.setVisible(not self.store.following or not self.canvas.follows_end)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from PySide6.QtCore import QCoreApplication, QEasingCurve, QElapsedTimer, QRectF, QSize, Qt, QTimer, QVariantAnimation
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEasingCurve,
+    QElapsedTimer,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+    QVariantAnimation,
+    Signal,
+)
 from PySide6.QtGui import QIcon, QPainter, QPen, QPixmap, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from engine.events import Candidate, TokenEvent
+from engine.settings import ForkWish
 from widgets import theme
 from widgets.candidate_list import CandidateList
 from widgets.draw_bar import DrawBar
@@ -31,6 +42,8 @@ QUICK_MS = 250  # tokens that follow faster than this are shown without motion
 class WordView(Panel):
     """Shows the hovered, else the selected token of a store's current run."""
 
+    asked = Signal(object)  # a ForkWish: the text goes on with another word
+
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
         self.set_title(self.tr("Why this word"))
@@ -42,6 +55,7 @@ class WordView(Panel):
         self.rank_label = PlainLabel("", "muted")
         self.others_label = FittingLabel("muted")
         self.rows = CandidateList(self)
+        self.rows.go_on_asked.connect(self._go_on_with)
         self.draw = DrawBar(self)
         self.setFocusProxy(self.rows)
         self.show_focus_of(self.rows)
@@ -137,6 +151,11 @@ class WordView(Panel):
         self.draw.describe()
         if token is not None:
             self._write_tooltips(token)
+
+    def _go_on_with(self, token_id: object) -> None:
+        run, step = self.store.current, self.store.selected_step
+        if run is not None and step is not None and run.tokens[step] is self._shown:
+            self.asked.emit(ForkWish(run.place(step), forced=(int(token_id),)))  # type: ignore[call-overload]
 
     def _move(self, progress: float) -> None:
         self.rows.set_progress(progress)

@@ -1,0 +1,295 @@
+"""Forks in the window: a wish becomes a request, the runs before it go into its file, and all of it can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtGui import QUndoCommand, QUndoStack
+from PySide6.QtWidgets import QWidget
+
+from engine.errors import SettingsRefused
+from engine.events import EngineError
+from engine.lineage import descendants, story
+from engine.settings import CompareWish, ForkWish, LoadPlan, Parent, PruneWish, RenameWish, Request
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+    from widgets.run_store import Run, RunStore
+
+Key = tuple[int, int]
+ENDED_BY_ITSELF = ("eos", "stop string")
+
+
+class _Pruned(QUndoCommand):
+    """Runs that are taken out of what is shown. Their files stay."""
+
+    def __init__(self, store: RunStore, keys: list[Key], words: str) -> None:
+        super().__init__(words)
+        self._store, self._keys = store, keys
+        self._taken: list[tuple[int, Run]] = []
+
+    def redo(self) -> None:
+        self._taken = self._store.take_out(self._keys)
+
+    def undo(self) -> None:
+        self._store.put_back(self._taken)
+
+
+class _Forked(QUndoCommand):
+    """A fork that was made: undone, it is taken out with all that began in it. Made already when it is pushed."""
+
+    def __init__(self, store: RunStore, key: Key, words: str) -> None:
+        super().__init__(words)
+        self._store, self._key = store, key
+        self._taken: list[tuple[int, Run]] = []
+
+    def redo(self) -> None:
+        if self._taken:
+            self._store.put_back(self._taken)
+
+    def undo(self) -> None:
+        self._taken = self._store.take_out(descendants(self._key, [run.start for run in self._store.runs]))
+
+
+class _Renamed(QUndoCommand):
+    def __init__(self, store: RunStore, key: Key, name: str, words: str) -> None:
+        super().__init__(words)
+        run = store.run(key)
+        self._store, self._key, self._after = store, key, name
+        self._before = run.start.name if run is not None else ""
+
+    def redo(self) -> None:
+        self._store.name_run(self._key, self._after)
+
+    def undo(self) -> None:
+        self._store.name_run(self._key, self._before)
+
+
+class Forks(QObject):
+    """Owns the undo stack of the runs. `undo_action` and `redo_action` go into the menu."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self.window = window
+        self.stack = QUndoStack(self)
+        self.undo_action = self.stack.createUndoAction(self, self.tr("Undo"))
+        self.redo_action = self.stack.createRedoAction(self, self.tr("Redo"))
+        for action, key in ((self.undo_action, "Ctrl+Z"), (self.redo_action, "Ctrl+Shift+Z")):
+            action.setShortcut(key)
+            # Panels and fields have an undo of their own under the same keys.
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self._missing = ""  # the model that wrote what was to be forked
+        self._waits: ForkWish | None = None  # until the run that goes on has stopped
+        self._open: Key | None = None  # the fork that is being written
+        self._same: ForkWish | None = None
+        for widget in (window.text_view, window.timeline, window.word_view):
+            self.take_keys_of(widget)
+        laboratory = window.laboratory
+        laboratory.route(ForkWish, self.fork)
+        laboratory.route(CompareWish, self.compare)
+        laboratory.route(PruneWish, self.prune)
+        laboratory.route(RenameWish, self.rename)
+        laboratory.page_made.connect(self._page_made)
+        window.word_view.asked.connect(self.fork)
+        window.text_view.asked.connect(self.fork)
+        window.text_view.redecided_bar.go_on_requested.connect(self.go_on_elsewhere)
+        window.store.opened.connect(self.stack.clear)
+        window.engine.busy_changed.connect(self._busy_changed)
+
+    def take_keys_of(self, widget: QWidget) -> None:
+        """Undo and redo work while this widget or a part of it has the focus."""
+        widget.addActions([self.undo_action, self.redo_action])
+
+    @Slot(object, object)
+    def _page_made(self, name: object, page: object) -> None:
+        if name in ("forks", "futures") and isinstance(page, QWidget):
+            self.take_keys_of(page)
+
+    # ---------------------------------------------------------------- acts for the selected word
+
+    @Slot()
+    def go_on_here(self) -> None:
+        """From the selected word on, which is decided anew; from the end where none is selected and the run is over."""
+        store = self.window.store
+        run, step = store.current, store.selected_step
+        if run is None or step is None:
+            self.window.banner.show_note(self.tr("There is no text to go on from yet: press Run first."))
+            return
+        at_end = store.following and not run.running
+        if at_end and run.end is not None and run.end.reason in ENDED_BY_ITSELF:
+            self.window.banner.show_note(
+                self.tr("This text came to its end by itself: choose a word from which it is to go another way.")
+            )
+            return
+        self.fork(ForkWish(run.place(step + 1 if at_end else step)))
+
+    @Slot()
+    def write_here(self) -> None:
+        self.window.laboratory.show_text()
+        self.window.text_view.write_here()
+
+    @Slot()
+    def choose_word(self) -> None:
+        """To the list of alternatives, where Return goes on with the chosen one."""
+        self.window.docks["word"].show()
+        self.window.show_box("probabilities")
+        self.window.word_view.rows.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    @Slot()
+    def go_on_elsewhere(self) -> None:
+        """From the word at which the settings as they stand would first have chosen another, or may have."""
+        found, run = self.window.text_view.canvas.redecided, self.window.store.current
+        if found is None or run is None:
+            return
+        places = [step for step in (found.first, found.open_at) if step is not None]
+        if places:
+            self.fork(ForkWish(run.place(min(places))))
+
+    @Slot()
+    def next_run(self) -> None:
+        self.window.text_view.chooser.step(1)
+
+    @Slot()
+    def previous_run(self) -> None:
+        self.window.text_view.chooser.step(-1)
+
+    # ---------------------------------------------------------------- forking
+
+    @Slot(object)
+    def fork(self, wish: ForkWish) -> None:
+        """Goes on as wished; a run that goes on is stopped first. A banner says why where that cannot be."""
+        wish, run = self._rooted(wish)
+        if run is None or not self._same_model(run):
+            return
+        if self.window.engine.busy == "run":
+            self._waits = wish
+            self.window.engine.stop()
+            return
+        if not self.window.may_run():
+            return
+        if self._same_text(wish, run):
+            if self.window.sampling_panel.lock_button.isChecked():
+                self._same = wish
+                self.window.banner.show_note(
+                    self.tr("With these settings and this seed the same text would be written again."),
+                    self.tr("Take another seed"),
+                    self.with_another_seed,
+                )
+                return
+            self.window.sampling_panel.prepare_run()
+        try:
+            request = self.request(wish, run)
+        except SettingsRefused as error:
+            self.window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return
+        runs = self.window.store.runs
+        start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
+        if self.window.launch(request, before=tuple(story(start, runs))):
+            self._open = (self.window.engine.runs, 0)
+            self.stack.push(_Forked(self.window.store, self._open, self.tr("fork")))
+
+    @Slot()
+    def with_another_seed(self) -> None:
+        wish, self._same = self._same, None
+        self.window.banner.dismiss()
+        if wish is not None:
+            self.window.sampling_panel.roll()
+            self.fork(wish)
+
+    def _rooted(self, wish: ForkWish) -> tuple[ForkWish, Run | None]:
+        """The wish about the run that wrote the words before the fork: they may be its parent's."""
+        store, place = self.window.store, wish.parent
+        run = store.run((place.run_id, place.lane))
+        while run is not None and not run.lost and run.start.parent is not None:
+            above = store.run((run.start.parent.run_id, run.start.parent.lane))
+            if above is None or place.step > len(run.start.written):
+                break
+            run, place = above, Parent(*above.key, place.step)
+        return replace(wish, parent=place), run
+
+    def request(self, wish: ForkWish, run: Run) -> Request:
+        """What the engine is asked. Raises SettingsRefused."""
+        start, panel = run.start, self.window.sampling_panel
+        step = wish.parent.step - run.lost
+        written = run.written_before(step)
+        stood = run.text[: run.starts[step]] if step < len(run.tokens) else run.text
+        given = len(wish.forced) + len(wish.text.encode(errors="ignore"))  # no text is more tokens than bytes
+        return Request(
+            run_id=0,
+            prompt=start.prompt,
+            system=start.system,
+            raw=self.window.replays.was_raw(run),
+            lanes=(wish.settings or panel.settings(),),
+            max_new_tokens=len(written) + max(panel.max_new_tokens(), given + 1 if given else 0),
+            # One that stands before the fork already would end it at once.
+            stop=tuple(text for text in panel.stop_strings() if text not in stood),
+            written=written,
+            forced=wish.forced,
+            forced_text=wish.text,
+            parent=wish.parent,
+            prompt_ids=tuple(token.token_id for token in start.prompt_tokens),
+        )
+
+    def _same_text(self, wish: ForkWish, run: Run) -> bool:
+        """The same words would be written as stand there now."""
+        step = wish.parent.step - run.lost
+        if wish.forced or wish.text or step >= len(run.tokens):
+            return False
+        settings = wish.settings or self.window.sampling_panel.settings()
+        return all(token.settings == settings and not token.forced for token in run.tokens[step:])
+
+    def _same_model(self, run: Run) -> bool:
+        """Whether the loaded model is the one that wrote it; a banner says so where it is not."""
+        loaded, wrote = self.window.store.facts, run.facts
+        if loaded is None or wrote is None:
+            return True  # `may_run` says what is missing
+        if (loaded.name, loaded.vocab_size) == (wrote.name, wrote.vocab_size):
+            return True
+        self._missing = wrote.model_path
+        self.window.banner.show_note(
+            self.tr("{wrote} wrote this text, and {loaded} is loaded: its words are others.").format(
+                wrote=wrote.name, loaded=loaded.name
+            ),
+            self.tr("Load {name}").format(name=wrote.name),
+            self.load_missing,
+        )
+        return False
+
+    @Slot()
+    def load_missing(self) -> None:
+        self.window.load(LoadPlan(self._missing))
+
+    @Slot(object)
+    def _busy_changed(self, busy: object) -> None:
+        wish, self._waits = self._waits, None if not busy else self._waits
+        if not busy and wish is not None:
+            self.fork(wish)
+
+    # ---------------------------------------------------------------- the tree
+
+    @Slot(object)
+    def prune(self, wish: PruneWish) -> None:
+        """Takes runs, and all that began in them, out of what is shown."""
+        store = self.window.store
+        starts = [run.start for run in store.runs]
+        keys = list(dict.fromkeys(key for each in wish.runs for key in descendants(each, starts)))
+        if any(run.running for key in keys if (run := store.run(key)) is not None):
+            self.window.banner.show_note(self.tr("This text is still being written: stop it first (Ctrl+.)."))
+            return
+        if any(store.run(key) is not None for key in keys):
+            self.stack.push(_Pruned(store, keys, self.tr("prune")))
+
+    @Slot(object)
+    def rename(self, wish: RenameWish) -> None:
+        run = self.window.store.run(wish.run)
+        name = " ".join(wish.name.split())[:80]
+        if run is not None and run.start.name != name:
+            self.stack.push(_Renamed(self.window.store, wish.run, name, self.tr("rename")))
+
+    @Slot(object)
+    def compare(self, wish: CompareWish) -> None:
+        store = self.window.store
+        store.compare(run for key in wish.runs if (run := store.run(key)) is not None)
+        self.window.laboratory.show("lanes")

@@ -1,0 +1,66 @@
+"""Which run is shown: a small list in the text's header, there as soon as the store holds several."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from widgets import theme
+from widgets.choice import Choice
+from widgets.format import plain_tooltip
+from widgets.run_names import run_name, run_words
+from widgets.run_store import RunStore
+
+WIDEST = 220
+
+
+class RunChooser(Choice):
+    """Lists the store's runs, the newest last; another choice is shown by all views."""
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.setAccessibleName(self.tr("Shown run"))
+        self.store = store
+        self._known: list[tuple[object, str]] = []
+        self.setMaximumWidth(WIDEST)
+        self.activated.connect(self._chosen)
+        store.frame.connect(self.refresh)
+        store.selection_changed.connect(self.refresh)
+        store.runs_changed.connect(self.refresh)
+        theme.changes.changed.connect(self._restyle)
+        self._restyle()
+        self.refresh()
+
+    def _restyle(self) -> None:
+        self.setFont(theme.font(-1))
+
+    def refresh(self) -> None:
+        """Reads the store again; cheap where no run came or went."""
+        runs = self.store.runs
+        known = [(run.key, run.start.name) for run in runs]
+        if known != self._known:
+            self._known = known
+            self.clear()
+            for run in runs:
+                self.addItem(run_name(run.start))
+                tip = plain_tooltip(run_words(self.store, run))
+                self.setItemData(self.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+            self.setVisible(len(runs) > 1)
+            width = max(
+                (self.fontMetrics().horizontalAdvance(self.itemText(i)) for i in range(self.count())), default=0
+            )
+            self.setFixedWidth(min(WIDEST, width + 44))
+        current = self.store.current
+        if current in runs and self.currentIndex() != (at := runs.index(current)):
+            self.setCurrentIndex(at)
+            self.setToolTip(plain_tooltip(run_words(self.store, current)))
+
+    def _chosen(self, at: int) -> None:
+        if 0 <= at < len(self.store.runs) and self.store.runs[at] is not self.store.current:
+            self.store.show(self.store.runs[at])
+
+    def step(self, by: int) -> None:
+        """Shows the next run or the one before."""
+        runs = self.store.runs
+        if self.store.current in runs and 0 <= (at := runs.index(self.store.current) + by) < len(runs):
+            self.store.show(runs[at])

@@ -1,0 +1,62 @@
+"""What a run is called, where it began, and how it differs from what it began in: words for several views."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QCoreApplication
+
+from engine.events import RunStart
+from widgets.format import count_text
+from widgets.lab.lane_words import changed_words
+from widgets.run_store import Run, RunStore
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("RunNames", text)
+
+
+def lane_letter(lane: int) -> str:
+    """A, B, … Z, AA, …"""
+    letters = ""
+    lane += 1
+    while lane:
+        lane, rest = divmod(lane - 1, 26)
+        letters = chr(ord("A") + rest) + letters
+    return letters
+
+
+def run_name(start: RunStart) -> str:
+    """What the person calls it, else its number, and its lane's letter where it is one of several."""
+    if start.name:
+        return start.name
+    number = _tr("run {number}").format(number=count_text(start.run_id))
+    return f"{number} {lane_letter(start.lane)}" if start.lanes > 1 else number
+
+
+def run_words(store: RunStore, run: Run) -> str:
+    """One line for a list: its name, where it began, what differs."""
+    parts = [run_name(run.start)]
+    parent = run.start.parent
+    above = store.run((parent.run_id, parent.lane)) if parent is not None else None
+    if parent is not None:
+        at = count_text(parent.step + 1)
+        parts.append(
+            _tr("from {parent} at word {at}").format(parent=run_name(above.start), at=at)
+            if above is not None
+            else _tr("from word {at} of a run that is not here").format(at=at)
+        )
+    parts += [words for words in (fork_words(run, above),) if words]
+    return " · ".join(parts)
+
+
+def fork_words(run: Run, parent: Run | None) -> str:
+    """The settings in which a fork differs from what it left, "" where in none."""
+    if parent is None:
+        return ""
+    step = len(run.start.written)
+    there = parent.tokens[min(step, len(parent.tokens) - 1)].settings if parent.tokens else parent.start.settings
+    return changed_words(there, run.start.settings)
+
+
+def given_text(run: Run) -> str:
+    """The words that a person gave at its beginning, "" for none."""
+    return "".join(token.text or token.token_text for token in run.tokens[run.begins :] if token.forced)
