@@ -13,6 +13,7 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,8 +21,9 @@ import numpy as np
 from engine.draw import draw
 from engine.events import FILTERS, RunStart, TokenEvent
 from engine.redecided import BINS_OF_TAIL, CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, SEEN_NATS, STANDS, Redecided
-from engine.sampling import BORDER, bin_edges, bins_of
+from engine.sampling import BORDER
 from engine.settings import SamplingSettings
+from engine.tail import bin_edges, bins_of
 
 # sampling.py sums a whole vocabulary in float32: its sum may differ from the exact one by less than this share.
 SUM_ERROR = 4e-6
@@ -47,8 +49,9 @@ class FinishedRun:
         self.chosen = np.argmax(self.ids == self.chosen_id[:, None], axis=1) if rows else np.empty(0, dtype=np.int64)
         self.top = self.raw.max(axis=1) if rows else np.empty(0, dtype=np.float32)
         self.vocab = np.array([token.vocab_size for token in self.tokens], dtype=np.int64)
-        self._ordered: tuple[tuple[float, ...], np.ndarray, np.ndarray] | None = None
+        self._ordered: tuple[tuple[object, ...], np.ndarray, np.ndarray] | None = None
         self._banned: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._constrained: tuple[tuple[object, ...], _Constraints] | None = None
         self._read_history(start)
         self._read_tails()
         self._read_own()
@@ -122,7 +125,7 @@ class FinishedRun:
         self.rows_of: dict[SamplingSettings, list[int]] = {}
         for row, token in enumerate(self.tokens):
             self.rows_of.setdefault(token.settings, []).append(row)
-        names = ("raw", "penalties", "no_repeat_ngram", "temperature")
+        names = ("raw", "bias", "penalties", "no_repeat_ngram", "banned", "temperature")
         whole = [[f.logsumexp for f in token.stages if f.name in names] for token in self.tokens]
         self.own_whole = np.array([found[-1] if found else np.nan for found in whole])
         self.own_last = np.array([t.stages[-1].logsumexp if t.stages else np.nan for t in self.tokens])
@@ -137,7 +140,7 @@ class FinishedRun:
             return Redecided(b"", b"", array("d"), array("d"), array("i"))
         return _Deciding(self, settings).run()
 
-    def ordered(self, key: tuple[float, ...], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ordered(self, key: tuple[object, ...], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The order of the named tokens, largest first, and their values in it. The newest is kept: a filter or the
         temperature that moves leaves it as it is. key: the settings that these values hang on."""
         if self._ordered is None or self._ordered[0] != key:
@@ -151,6 +154,45 @@ class FinishedRun:
         return np.array(
             [t.u if t.u is not None and t.settings.seed == seed else _draw(seed, t.step) for t in self.tokens]
         )
+
+    def constraints(self, settings: SamplingSettings) -> _Constraints:
+        """What bias and bans do to the named tokens, and how many of no name they touch. The newest is kept."""
+        key = settings.logit_bias, settings.banned, settings.banned_sequences
+        if self._constrained is None or self._constrained[0] != key:
+            self._constrained = key, self._find_constraints(settings)
+        return self._constrained[1]
+
+    def _find_constraints(self, settings: SamplingSettings) -> _Constraints:
+        bias, mask = np.zeros(self.ids.shape, dtype=np.float32), np.zeros(self.ids.shape, dtype=bool)
+        touched = np.zeros(self.rows, dtype=np.int64)
+        unnamed_banned = np.zeros(self.rows, dtype=np.int64)
+
+        def count_unnamed(ids: np.ndarray, named: np.ndarray) -> np.ndarray:
+            return (ids[:, None] < self.vocab).sum(axis=0) - named.sum(axis=1)
+
+        if settings.logit_bias:
+            keys = np.array([token_id for token_id, _ in settings.logit_bias], dtype=np.int64)
+            adds = np.array([add for _, add in settings.logit_bias], dtype=np.float32)
+            place = np.minimum(np.searchsorted(keys, self.ids), keys.size - 1)
+            named = keys[place] == self.ids
+            bias = np.where(named, adds[place], np.float32(0.0))
+            touched += count_unnamed(keys, named)
+        if settings.banned:
+            keys = np.array(settings.banned, dtype=np.int64)
+            mask = np.isin(self.ids, keys)
+            unnamed_banned += count_unnamed(keys, mask)
+        sequence = np.array(self.sequence, dtype=np.int64)
+        for *before, last in settings.banned_sequences:
+            ends = np.ones(self.rows, dtype=bool)  # rows whose text ends with `before`
+            for back, token_id in enumerate(reversed(before), start=1):
+                at = self.begun + np.arange(self.rows) - back
+                ends &= np.where(at >= 0, sequence[np.maximum(at, 0)] == token_id, False)
+            if last not in settings.banned:
+                named = self.ids == last
+                unnamed_banned += ends & ~(named.any(axis=1)) & (last < self.vocab)
+                mask |= named & ends[:, None]
+        most = max((add for _, add in settings.logit_bias), default=0.0)
+        return _Constraints(bias, mask, touched + unnamed_banned, unnamed_banned, max(0.0, most))
 
     def banned(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(which named tokens would repeat an n-gram, [rows, named]; how many do in all; how many of no name)."""
@@ -194,6 +236,18 @@ def _named(token: TokenEvent) -> tuple[np.ndarray, np.ndarray]:
     return once, logits[first]
 
 
+@dataclass(frozen=True, slots=True)
+class _Constraints:
+    """bias: float32 [rows, named]. banned: bool [rows, named]. touched, unnamed_banned: [rows], tokens of no name that
+    are biased or banned, and that are banned (at most). lift: the largest bias, at least 0."""
+
+    bias: np.ndarray
+    banned: np.ndarray
+    touched: np.ndarray
+    unnamed_banned: np.ndarray
+    lift: float
+
+
 class _Deciding:
     """One walk through the stages. Weights are exp((logit - largest logit) / temperature).
 
@@ -218,29 +272,45 @@ class _Deciding:
         """Penalties and bans: `values` of the named, bins and what may rise or fall among the rest."""
         run, s = self.run_, self.settings
         penalised = s.repetition_penalty != 1.0 or s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
-        self.values = _penalised(run.raw, run.seen, run.times, s) if penalised else run.raw
+        self.values, self.missing = run.raw, np.zeros(run.rows)  # missing: so many counted tokens may be elsewhere
+        touched, lift = np.zeros(run.rows, dtype=np.int64), 0.0
+        constrained = bool(s.logit_bias or s.banned or s.banned_sequences)
+        if constrained:
+            constraints = run.constraints(s)
+            touched, lift = constraints.touched, constraints.lift
+            self.values = self.values + constraints.bias
+        if penalised:
+            self.values = _penalised(self.values, run.seen, run.times, s)
         self.counts, self.lows, self.highs = run.counts, run.lows, run.highs
         least, most = run.masses - run.mass_error, run.masses + run.mass_error
         self.least, self.most = np.maximum(least, 0.0), most
         self.loose = np.zeros(run.rows, dtype=bool)  # the last bin's tokens may lie anywhere below its upper bound
         self.banned_count = np.zeros(run.rows, dtype=np.int64)
-        self.banned = None
-        unnamed_banned = np.zeros(run.rows, dtype=np.int64)
+        self.bans: list[tuple[str, np.ndarray]] = []  # filter and [rows, named], in order
+        unnamed_repeats = np.zeros(run.rows, dtype=np.int64)
         if s.no_repeat_ngram_size:
-            self.banned, self.banned_count, unnamed_banned = run.banned(s.no_repeat_ngram_size)
-            self.values = np.where(self.banned, np.float32(-np.inf), self.values)
-        if not penalised and not unnamed_banned.any():
+            repeats, self.banned_count, unnamed_repeats = run.banned(s.no_repeat_ngram_size)
+            self.bans.append(("no_repeat_ngram", repeats))
+        if constrained and (s.banned or s.banned_sequences):
+            both = constraints.banned & self.bans[0][1] if self.bans else constraints.banned & False
+            self.bans.append(("banned", constraints.banned))
+            self.banned_count = (
+                self.banned_count + constraints.banned.sum(axis=1) - both.sum(axis=1) + constraints.unnamed_banned
+            )
+        for _, gone in self.bans:
+            self.values = np.where(gone, np.float32(-np.inf), self.values)
+        if not penalised and not unnamed_repeats.any() and not touched.any():
             return
         self.counts, self.highs = self.counts.copy(), self.highs.copy()
         self.least, self.most = self.least.copy(), self.most.copy()
-        moved = np.where(run.one_bin, np.minimum(run.unnamed_seen, self.counts[:, -2]), 0)
-        self.least[:, -2] = np.where(
-            moved > 0, np.maximum(0.0, self.least[:, -2] - moved * np.exp(self.highs[:, -2])), self.least[:, -2]
-        )
-        self.counts[:, -1] += moved  # of an older file's only bin, so many may be elsewhere
+        held = np.where(self.counts[:, :-1] > 0, run.highs[:, :-1], -np.inf).max(axis=1)  # no token of a bin lies above
+        moved = np.where(run.one_bin & (penalised | (unnamed_repeats > 0)), run.unnamed_seen, 0) + touched
+        moved = np.minimum(moved, self.counts[:, :-1].sum(axis=1))
+        self.missing = moved
+        self.counts[:, -1] += moved
         self.loose = self.counts[:, -1] > 0
         self.least[self.loose, -1] = 0.0
-        lifted = self.highs[:, -1]
+        lifted = np.maximum(self.highs[:, -1], np.where(moved > 0, held, -np.inf)) + lift
         if penalised:
             bound = lifted + run.top  # as a raw logit
             repetition = max(s.repetition_penalty, 1e-30)
@@ -252,7 +322,7 @@ class _Deciding:
         self.highs[:, -1] = lifted
         # What may rise weighs what it could at most; what only falls weighs at most what it did.
         with np.errstate(over="ignore", invalid="ignore"):
-            fallen = np.where(moved > 0, moved * np.exp(run.highs[:, -2]), 0.0) + self.most[:, -1]
+            fallen = np.where(moved > 0, moved * np.exp(held), 0.0) + self.most[:, -1]
             self.most[:, -1] = np.where(rises, self.counts[:, -1] * np.exp(lifted), fallen)
         self.most[self.counts[:, -1] == 0, -1] = 0.0
 
@@ -309,8 +379,11 @@ class _Deciding:
         self.low, self.high = np.nan_to_num(self.low, nan=0.0), np.nan_to_num(self.high, nan=np.inf)
         self.low = np.minimum(self.low, self.high) * (1 - 1e-9)
         self.high = self.high * (1 + 1e-9)
-        # A loose bin's tokens may weigh nothing at all.
+        # A loose bin's tokens may weigh nothing at all, and the others may lack those.
         self.low[self.loose, -1] = 0.0
+        with np.errstate(invalid="ignore"):
+            lost = np.where(self.missing[:, None] > 0, self.missing[:, None] * high_a, 0.0)
+        self.low[:, :-1] = np.maximum(self.low[:, :-1] - np.nan_to_num(lost[:, :-1], nan=np.inf), 0.0)
         self.roof_weight = np.where(self.counts > 0, high_a, 0.0).max(axis=1)
         self.bin = np.zeros(run.rows, dtype=np.int64)
         self.members = self.counts.copy()
@@ -330,7 +403,6 @@ class _Deciding:
             chosen = columns == self.place[rows]
             self.bin[rows[chosen]] = bins[chosen]
         self.own = np.take_along_axis(np.where(inside, self.weights, weights), self.place[:, None], axis=1)[:, 0]
-        self.chosen_banned = np.isneginf(np.take_along_axis(self.sorted_values, self.place[:, None], axis=1)[:, 0])
 
     # -- the filters
 
@@ -341,8 +413,9 @@ class _Deciding:
         self.untouched, self.kept = True, None  # kept: which of the head typical-p left
         self.before_low, self.before_high = self._before_chosen()
         self._use_own_figures()
-        if self.banned is not None:
-            self._settle(~self.chosen_banned, self.chosen_banned, "no_repeat_ngram")
+        for name, gone in self.bans:
+            mine = np.take_along_axis(gone, run.chosen[:, None], axis=1)[:, 0]
+            self._settle(~mine, mine, name)
         if s.greedy:
             return self._greedy()
         if s.top_k:
@@ -431,7 +504,7 @@ class _Deciding:
         through = np.cumsum(self.members[:, :-1], axis=1)
         before = through - self.members[:, :-1]
         loose = self.counts[:, -1:]
-        full, gone = through + loose <= rest, before >= rest
+        full, gone = through + loose <= rest, before - self.missing[:, None] >= rest
         beyond = (works & ~inside)[:, None]
         part = np.clip((rest - before - loose) / np.maximum(self.members[:, :-1], 1), 0.0, 1.0)
         low, high = self.low[:, :-1], self.high[:, :-1]
@@ -604,23 +677,26 @@ class _Deciding:
         )
 
 
-def _before_filters(settings: SamplingSettings) -> tuple[float, ...]:
+def _before_filters(settings: SamplingSettings) -> tuple[object, ...]:
     return (
         settings.temperature,
         settings.repetition_penalty,
         settings.presence_penalty,
         settings.frequency_penalty,
         settings.no_repeat_ngram_size,
+        settings.logit_bias,
+        settings.banned,
+        settings.banned_sequences,
     )
 
 
 def _plain_order(settings: SamplingSettings) -> bool:
     """Whether tokens stand in the order of their raw logits."""
-    return _before_filters(settings)[1:] == (1.0, 0.0, 0.0, 0)
+    return _before_filters(settings)[1:] == (1.0, 0.0, 0.0, 0, (), (), ())
 
 
 def _penalised(raw: np.ndarray, seen: np.ndarray, times: np.ndarray, settings: SamplingSettings) -> np.ndarray:
-    """sampling.penalised over rows of named tokens, in the same float32 steps."""
+    """penalties.penalised over rows of named tokens, in the same float32 steps."""
     result = raw
     if settings.repetition_penalty != 1.0:
         penalty = np.float32(max(settings.repetition_penalty, 1e-30))

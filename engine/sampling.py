@@ -1,27 +1,28 @@
 """Logits → waterfall → token. Pure functions over NumPy arrays.
 
-The order is that of transformers' processors: penalties, no-repeat n-gram, then temperature, top-k, top-p, min-p,
-typical-p, each on what the last left. NumPy and not torch: these are small operations, and torch's threads make them
-slower, a hundred times so on a busy machine. The vocabulary is sorted only as far as a setting asks.
+The order is that of transformers' processors: logit bias, penalties, no-repeat n-gram, banned tokens, then temperature,
+top-k, top-p, min-p, typical-p, each on what the last left. NumPy and not torch: these are small operations, and torch's
+threads make them slower, a hundred times so on a busy machine. The vocabulary is sorted only as far as a setting asks.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from engine import redecided as kept_tail
 from engine.errors import RunFailed
 from engine.events import FILTERS, StageFigures
+from engine.penalties import Bans, bans_of, biased, penalised
+from engine.redecided import Tail
 from engine.settings import SamplingSettings
+from engine.tail import NAMED_KEPT, tail_of
 
 CANDIDATES_KEPT = 40
-NAMED_KEPT = 128  # with those that are kept for other settings, without their texts
 # transformers compares float32 sums; a border closer than their rounding is decided as the exact sum would be.
 BORDER = 1e-7
 
@@ -83,7 +84,7 @@ class Decision:
     token_id: int
     candidate_ids: np.ndarray  # int32 [candidates]
     candidate_logits: np.ndarray  # float64, raw
-    candidate_adjusted: np.ndarray | None  # float64; None without penalties
+    candidate_adjusted: np.ndarray | None  # float64; None without bias and penalties
     candidate_cuts: bytes
     logsumexp: float
     entropy_nats: float
@@ -94,7 +95,7 @@ class Decision:
     final_logprob: float
     draw_low: float
     draw_high: float
-    tail: kept_tail.Tail
+    tail: Tail
 
 
 def decide(
@@ -104,11 +105,28 @@ def decide(
     u: float | None,
     step: int = 0,
     precision: str = "",
+    forced: int | None = None,
 ) -> Decision:
-    """The token that `u` picks under these settings, and why.
+    """The token that `u` picks under these settings, and why. Arguments and errors as in `choose`."""
+    return choose(logits, history, settings, u, step, precision, forced)[1]()
 
-    logits: float32 [vocab], not changed. u: in [0, 1), None when greedy.
-    Raises RunFailed when the logits are broken (NaN, +inf, nothing finite), naming the step and the precision.
+
+def choose(
+    logits: np.ndarray,
+    history: History,
+    settings: SamplingSettings,
+    u: float | None,
+    step: int = 0,
+    precision: str = "",
+    forced: int | None = None,
+) -> tuple[int, Callable[[], Decision]]:
+    """The token that `u` picks under these settings; and a function of nothing that says why, for which there is time
+    while the model computes on. Until it was called the history must stay as it is.
+
+    logits: float32 [vocab], not changed. u: in [0, 1), None when greedy. forced: this token is taken whatever `u` and
+    the settings say; its odds are told all the same (a final_logprob of -inf where the settings cut it).
+    Raises RunFailed when the logits are broken (NaN, +inf, nothing finite), naming the step and the precision, and when
+    everything is banned.
     """
     raw = Ranking(logits)
     top, weight, entropy = _spread(logits, 1.0)
@@ -116,141 +134,90 @@ def decide(
         raise broken_logits(step, precision)
     raw_lse = top + math.log(weight)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
-    funnel, adjusted, banned, before = _adjusted(raw, (top, weight, entropy), history, settings)
+    funnel, adjusted, bans, before = _adjusted(raw, (top, weight, entropy), history, settings, step)
     stages += before
 
     if settings.greedy:
         chosen = int(funnel.ranking.first(1)[0])
-        cuts = _no_cuts
-        final_entropy, low, high, final_logprob = 0.0, 0.0, 1.0, 0.0
+        cuts, low, high, final_logprob = _no_cuts, 0.0, 1.0, 0.0
     else:
         if u is None:
             raise ValueError("a draw is needed unless the temperature is 0")
         stages += funnel.run(settings)
         chosen, low, high, final_logprob = funnel.pick(u)
-        cuts, final_entropy = funnel.cut_codes, funnel.entropy()
+        cuts = funnel.cut_codes
+    if forced is not None and forced != chosen:
+        if settings.greedy:
+            chosen, final_logprob = forced, -math.inf
+        else:
+            chosen, low, high, final_logprob = funnel.place_of(forced)
 
-    raw.first(NAMED_KEPT)
-    ids = raw.first(CANDIDATES_KEPT)
-    where = np.flatnonzero(ids == chosen)
-    rank = int(where[0]) if where.size else raw.rank_of(chosen)
-    if not where.size:
-        ids = np.append(ids, chosen)
-    codes = cuts(ids)
-    if banned.size:
-        codes[np.isin(ids, banned)] = 1 + FILTERS.index("no_repeat_ngram")
-    return Decision(
-        token_id=chosen,
-        candidate_ids=ids.astype(np.int32),
-        candidate_logits=logits[ids].astype(np.float64),
-        candidate_adjusted=None if adjusted is None else adjusted[ids].astype(np.float64),
-        candidate_cuts=codes.tobytes(),
-        logsumexp=raw_lse,
-        entropy_nats=entropy,
-        final_entropy_nats=final_entropy,
-        stages=tuple(stages),
-        rank=rank,
-        logprob=min(0.0, float(logits[chosen]) - raw_lse),
-        final_logprob=final_logprob,
-        draw_low=low,
-        draw_high=high,
-        tail=tail_of(raw, top, ids, history),
-    )
+    def details() -> Decision:
+        raw.first(NAMED_KEPT)
+        ids = largest = raw.first(CANDIDATES_KEPT)
+        where = np.flatnonzero(ids == chosen)
+        rank = int(where[0]) if where.size else raw.rank_of(chosen)
+        if not where.size:
+            ids = np.append(ids, chosen)
+        codes = cuts(ids)
+        bans.mark(ids, codes)
+        return Decision(
+            token_id=chosen,
+            candidate_ids=ids.astype(np.int32),
+            candidate_logits=logits[ids].astype(np.float64),
+            candidate_adjusted=None if adjusted is None else adjusted[ids].astype(np.float64),
+            candidate_cuts=codes.tobytes(),
+            logsumexp=raw_lse,
+            entropy_nats=entropy,
+            final_entropy_nats=0.0 if settings.greedy else funnel.entropy(),
+            stages=tuple(stages),
+            rank=rank,
+            logprob=min(0.0, float(logits[chosen]) - raw_lse),
+            final_logprob=final_logprob,
+            draw_low=low,
+            draw_high=high,
+            tail=tail_of(raw, top, largest, ids[largest.size :], history, settings),
+        )
 
-
-def tail_of(raw: Ranking, top: float, listed: np.ndarray, history: History) -> kept_tail.Tail:
-    """What is kept of the tokens beyond the listed ones, so that other settings can be decided without the model.
-
-    top: the largest raw logit. listed: ids that are kept anyway. The bins are exact in order: equal logits share one.
-    """
-    logits = raw.values
-    named = raw.first(NAMED_KEPT)
-    below = float(logits[named[-1]]) if named.size < logits.size else -math.inf
-    taken = np.zeros(logits.size, dtype=bool)
-    taken[named] = taken[listed] = True
-    seen = np.fromiter(history.seen, dtype=np.int64, count=len(history.seen))
-    seen = seen[seen < logits.size]
-    seen = seen[~taken[seen]]
-    near = logits[seen] >= np.float32(top - kept_tail.SEEN_NATS)
-    more, far = np.sort(seen[near]), seen[~near]
-    chosen = listed[CANDIDATES_KEPT:]  # where it is none of the largest
-    gone = np.concatenate((named, seen) if not chosen.size or chosen[0] in named else (named, chosen, seen))
-    counts, masses = _binned(logits, np.float32(top))
-    less, lighter = _binned(logits[gone], np.float32(top))
-    counts, masses = counts - less, np.maximum(masses - lighter, 0.0)
-    masses[counts == 0] = 0.0
-    used = np.flatnonzero(counts)
-    first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
-    ids = np.concatenate((named[CANDIDATES_KEPT:], more)).astype(np.int32)
-    return kept_tail.Tail(
-        ids=array("i", ids.tobytes()),
-        logits=array("f", logits[ids].tobytes()),
-        below=below,
-        first_bin=first,
-        counts=array("i", counts[first:last].astype(np.int32).tobytes()),
-        masses=array("f", masses[first:last].astype(np.float32).tobytes()),
-        seen_count=int(far.size),
-        seen_mass=float(np.exp(logits[far].astype(np.float64) - top).sum()),
-    )
-
-
-_FINE = np.float32(1.0 / kept_tail.FINE_NATS)
-_COARSE = round(kept_tail.COARSE_NATS / kept_tail.FINE_NATS)  # fine places in a coarse bin
-_PLACES = kept_tail.FINE_BINS + _COARSE * kept_tail.COARSE_BINS
-_PLACE_STARTS = np.append(np.arange(kept_tail.FINE_BINS), np.arange(kept_tail.FINE_BINS, _PLACES + 1, _COARSE))
-_BIN_OF_PLACE = np.repeat(np.arange(kept_tail.BINS_OF_TAIL), np.diff(_PLACE_STARTS, append=_PLACES + 1))
-
-
-def _places(depth: np.ndarray) -> np.ndarray:
-    return (np.minimum(depth, np.float32(_PLACES) / _FINE) * _FINE).astype(np.int64)
-
-
-def bins_of(depth: np.ndarray) -> np.ndarray:
-    """The bin of each logit that lies this far (float32, at least 0) below the largest, of the same shape."""
-    return _BIN_OF_PLACE[_places(depth)]
-
-
-def bin_edges() -> np.ndarray:
-    """How far below the largest logit each bin begins, in nats, and at last infinity. float64 [bins + 1]."""
-    return np.append(_PLACE_STARTS / float(_FINE), np.inf)
-
-
-_PIECE = 8192  # small enough that its arrays stay in the processor's cache: three times as fast as all at once
-
-
-def _binned(values: np.ndarray, top: np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """How many of these logits, and the sum of exp(logit - top), in each bin."""
-    counts, masses = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1)
-    for start in range(0, values.size, _PIECE):
-        with np.errstate(over="ignore"):
-            depth = top - values[start : start + _PIECE]
-        places = _places(depth)
-        counts += np.bincount(places, minlength=_PLACES + 1)
-        masses += np.bincount(places, np.exp(-depth), minlength=_PLACES + 1)
-    return np.add.reduceat(counts, _PLACE_STARTS), np.add.reduceat(masses, _PLACE_STARTS)
+    return chosen, details
 
 
 def _adjusted(
-    raw: Ranking, spread: tuple[float, float, float], history: History, settings: SamplingSettings
-) -> tuple[_Funnel, np.ndarray | None, np.ndarray, list[StageFigures]]:
-    """What stands before temperature: penalties and the n-gram ban.
+    raw: Ranking, spread: tuple[float, float, float], history: History, settings: SamplingSettings, step: int
+) -> tuple[_Funnel, np.ndarray | None, Bans, list[StageFigures]]:
+    """What stands before temperature: bias, penalties and bans.
 
-    spread: that of the raw logits. Returns the funnel that temperature and filters go on with, the penalised logits
-    (None where no penalty applies), the banned ids, and the figures of the stages that are on.
+    spread: that of the raw logits. Returns the funnel that temperature and filters go on with, the changed logits
+    (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
     """
     ranking, kept, stages = raw, int(raw.values.size), []
-    adjusted = penalised(raw.values, history, settings)
+
+    def figures(name: str, count: int) -> None:
+        stages.append(StageFigures(name, count, spread[0] + math.log(spread[1])))
+
+    adjusted = biased(raw.values, settings)
     if adjusted is not None:
         ranking, spread = Ranking(adjusted), _spread(adjusted, 1.0)
-        stages.append(StageFigures("penalties", kept, spread[0] + math.log(spread[1])))
-    values, banned = _without_repeats(ranking.values, history, settings)
-    if settings.no_repeat_ngram_size:
-        if banned.size:
-            ranking, spread = Ranking(values), _spread(values, 1.0)
-        kept -= int(banned.size)
-        stages.append(StageFigures("no_repeat_ngram", kept, spread[0] + math.log(spread[1])))
+    if settings.logit_bias:
+        figures("bias", kept)
+    changed = penalised(ranking.values, history, settings)
+    if changed is not None:
+        adjusted, ranking, spread = changed, Ranking(changed), _spread(changed, 1.0)
+        figures("penalties", kept)
+    bans = bans_of(ranking.values, history, settings, step)
+    person = bool(settings.banned or settings.banned_sequences)
+    for name, on, gone in (
+        ("no_repeat_ngram", bool(settings.no_repeat_ngram_size), bans.repeats),
+        ("banned", person, bans.banned),
+    ):
+        if gone.size:
+            left = ranking.values.copy()
+            left[gone] = -np.inf
+            ranking, spread, kept = Ranking(left), _spread(left, 1.0), kept - int(gone.size)
+        if on:
+            figures(name, kept)
     top, weight, entropy = spread
-    return _Funnel(ranking, top, weight, kept, settings.temperature, entropy), adjusted, banned, stages
+    return _Funnel(ranking, top, weight, kept, settings.temperature, entropy), adjusted, bans, stages
 
 
 def broken_logits(step: int, precision: str = "") -> RunFailed:
@@ -276,59 +243,6 @@ def _spread(values: np.ndarray, temperature: float) -> tuple[float, float, float
     if not math.isfinite(slope):
         slope = float(np.nansum(below, dtype=np.float64))
     return top, total, max(0.0, math.log(total) - slope / total)
-
-
-def penalised(logits: np.ndarray, history: History, settings: SamplingSettings) -> np.ndarray | None:
-    """Logits after the penalties, or None where none applies. float32 [vocab].
-
-    The repetition penalty counts each token of prompt and text once, divides a positive and multiplies a negative
-    logit (Keskar et al. 2019, as transformers does). Presence and frequency count written tokens only (OpenAI API).
-    """
-    result: np.ndarray | None = None
-    if settings.repetition_penalty != 1.0 and history.seen:
-        result = logits.copy()
-        ids = np.fromiter(history.seen, dtype=np.int64)
-        ids = ids[ids < logits.size]
-        values = result[ids]
-        penalty = np.float32(max(settings.repetition_penalty, 1e-30))  # below, float32 would make it 0
-        with np.errstate(over="ignore"):
-            values = np.where(values < 0, values * penalty, values / penalty)
-        result[ids] = np.minimum(values, np.finfo(np.float32).max)
-    if (settings.presence_penalty or settings.frequency_penalty) and history.written:
-        result = logits.copy() if result is None else result
-        ids = np.fromiter(history.written.keys(), dtype=np.int64)
-        counts = np.fromiter(history.written.values(), dtype=np.float32)
-        result[ids] -= np.float32(settings.presence_penalty) + np.float32(settings.frequency_penalty) * counts
-    return result
-
-
-def banned_by_ngram(ids: list[int], size: int) -> np.ndarray:
-    """Tokens that would complete an n-gram that is already there, as transformers' no_repeat_ngram_size. int64."""
-    if size <= 0 or len(ids) + 1 < size:
-        return np.empty(0, dtype=np.int64)
-    context = np.asarray(ids, dtype=np.int64)
-    if size == 1:
-        return np.unique(context)
-    starts = len(ids) - size + 1
-    matches = np.ones(max(starts, 0), dtype=bool)
-    for offset in range(size - 1):
-        matches &= context[offset : offset + starts] == context[len(ids) - size + 1 + offset]
-    return np.unique(context[np.flatnonzero(matches) + size - 1])
-
-
-def _without_repeats(values: np.ndarray, history: History, settings: SamplingSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Values where banned tokens are impossible, and their ids. Where nobody would be left, the most probable one is
-    not banned (SAM-6)."""
-    banned = banned_by_ngram(history.ids, settings.no_repeat_ngram_size)
-    banned = banned[banned < values.size]
-    if not banned.size:
-        return values, banned
-    left = values.copy()
-    left[banned] = -np.inf
-    if not math.isfinite(left.max()):
-        best = int(values.argmax())
-        left[best], banned = values[best], banned[banned != best]
-    return left, banned
 
 
 def _no_cuts(ids: np.ndarray) -> np.ndarray:
@@ -455,6 +369,19 @@ class _Funnel:
         high = min(1.0, float(sums[at]) / self.weight)
         return int(ids[at]), min(low, 1.0), high, math.log(min(1.0, float(weights[at]) / self.weight))
 
+    def place_of(self, token_id: int) -> tuple[int, float, float, float]:
+        """As `pick`, for a given token. One that was cut has no interval, and a probability of 0."""
+        ids, weights = self.survivors, self.weights
+        for ids, weights in self._growing():  # noqa: B007  what the last round left is used below
+            if token_id in ids:
+                break
+        found = np.flatnonzero(ids == token_id)
+        if not found.size or weights[found[0]] <= 0.0:
+            return token_id, 0.0, 0.0, -math.inf
+        at, sums = int(found[0]), np.cumsum(weights) / self.weight
+        low = float(sums[at - 1]) if at else 0.0
+        return token_id, min(low, 1.0), min(1.0, float(sums[at])), math.log(min(1.0, float(weights[at]) / self.weight))
+
     def entropy(self) -> float:
         if self.whole:
             return self._entropy
@@ -480,7 +407,7 @@ def final_probabilities(logits: np.ndarray, history: History, settings: Sampling
     if settings.greedy:
         result[decide(logits, history, settings, None).token_id] = 1.0
         return result
-    funnel, *_ = _adjusted(Ranking(logits), _spread(logits, 1.0), history, settings)
+    funnel, *_ = _adjusted(Ranking(logits), _spread(logits, 1.0), history, settings, 0)
     funnel.run(settings)
     for ids, weights in funnel._growing():
         result[ids] = weights

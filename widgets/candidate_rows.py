@@ -29,6 +29,8 @@ def cut_word(stage: str) -> str:
         "min_p": translate("cut", "min-p"),
         "typical_p": translate("cut", "typical-p"),
         "no_repeat_ngram": translate("cut", "no-repeat"),
+        "banned": translate("cut", "banned"),
+        "bias": translate("cut", "bias"),
         "penalties": translate("cut", "penalty"),
     }.get(stage, stage)
 
@@ -58,7 +60,9 @@ class Rows:
         self.label_width = min(max(widest + 2.0, 56.0), width / 3.0)  # a label takes at most a third
         self.before_width = figures.horizontalAdvance(">99.9%") + 8.0
         words = {cut_word(c.cut_by) for c in candidates if c.cut_by}
-        self._chip_widths = {word: small.horizontalAdvance(word) + 12.0 for word in (*words, cut_word("penalties"))}
+        self._chip_widths = {
+            word: small.horizontalAdvance(word) + 12.0 for word in (*words, cut_word("penalties"), cut_word("bias"))
+        }
         self._chip_height = small.height() + 2.0
         chips = max((self._chip_widths[word] for word in words), default=0.0)
         self.after_width = max(self.before_width, chips + 6.0)
@@ -130,9 +134,9 @@ class Rows:
         if final:
             painter.setPen(look.ink)
         painter.drawText(QRectF(edge, top, self.after_width, self.height), _RIGHT, after_text)
-        if candidate.penalty:
-            # A penalty cuts nobody, it shortens: its word stands on the bar, at the end that hides no bar's end.
-            word = cut_word("penalties")
+        if candidate.penalty or candidate.bias:
+            # They cut nobody, they shorten or lengthen: the word stands on the bar, where it hides no bar's end.
+            word = cut_word("bias" if candidate.bias else "penalties")
             width = self._chip_widths[word]
             if width < track.width() * 0.6:
                 long_bar = max(candidate.raw, final) > 0.5

@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lane",
         action="append",
         metavar="K=V,K=V",
-        help="sampling settings, such as temperature=0.8,top_p=0.9; each --lane is one more lane with the same prompt "
-        "(left out: one lane with the model's own defaults)",
+        help="sampling settings, such as temperature=0.8,top_p=0.9; token ids with what is added to their logits, "
+        "bias=12:5+15:-3; token ids that are banned, ban=12+15+7-8-9 (7-8-9 is a sequence); each --lane is one more "
+        "lane with the same prompt (left out: one lane with the model's own defaults)",
     )
     parser.add_argument("--seed", help="any whole number, for lanes that name none themselves")
     parser.add_argument("--max-new-tokens", default="256", metavar="N")
@@ -212,8 +213,27 @@ def lane_from(text: str, seed: int | None) -> SamplingSettings:
         if name in named:
             raise SettingsRefused("--lane names {name} twice.", "Give it once.", name=repr(name[:40]))
         named.add(name)
-        values[name] = whole_number(name, value) if name == "seed" else number(value)
+        if name == "bias":
+            values["logit_bias"] = biases_from(value)
+        elif name == "ban":
+            sequences = [tuple(whole_number("ban", i) for i in ids.split("-")) for ids in value.split("+")]
+            values["banned_sequences"] = tuple(sequences)
+        else:
+            values[name] = whole_number(name, value) if name == "seed" else number(value)
     return SamplingSettings.from_dict(values)
+
+
+def biases_from(text: str) -> tuple[tuple[int, object], ...]:
+    """Pairs of token id and bias from "12:5+15:-3". A plus before a number belongs to it: "12:+5"."""
+    pairs = []
+    for part in re.split(r"(?<=[0-9.])\+", text):
+        token_id, colon, bias = part.partition(":")
+        if not colon:
+            raise SettingsRefused(
+                "The bias {text} cannot be read.", "Write id:number pairs with + between them.", text=repr(text[:60])
+            )
+        pairs.append((whole_number("bias", token_id), number(bias.strip())))
+    return tuple(pairs)
 
 
 def number(text: str) -> int | float | str:

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from transformers import (
     GenerationConfig,
     MinPLogitsWarper,
+    NoBadWordsLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -78,10 +80,14 @@ def by_transformers(logits: np.ndarray, context: list[int], used: SamplingSettin
     ids = torch.tensor([context])
     scores = torch.from_numpy(logits.copy())[None]
     steps = []
+    if used.logit_bias:
+        steps.append(SequenceBiasLogitsProcessor([[[token_id], bias] for token_id, bias in used.logit_bias]))
     if used.repetition_penalty != 1.0:
         steps.append(RepetitionPenaltyLogitsProcessor(used.repetition_penalty))
     if used.no_repeat_ngram_size:
         steps.append(NoRepeatNGramLogitsProcessor(used.no_repeat_ngram_size))
+    if used.banned or used.banned_sequences:
+        steps.append(NoBadWordsLogitsProcessor([*([i] for i in used.banned), *map(list, used.banned_sequences)]))
     if used.temperature != 1.0:
         steps.append(TemperatureLogitsWarper(used.temperature))
     if used.top_k:
@@ -108,6 +114,19 @@ any_settings = st.builds(
     repetition_penalty=st.just(1.0) | st.floats(0.5, 2.0),
     no_repeat_ngram_size=st.sampled_from([0, 0, 1, 2, 3]),
 )
+
+
+def constrained(used: SamplingSettings, size: int, context: list[int], random: np.random.Generator) -> SamplingSettings:
+    """The same with some tokens biased, some banned, and a sequence that the context may have begun."""
+    biased = random.choice(size, min(size, 4), replace=False)
+    bans = random.choice(size, size // 4, replace=False)
+    last = int(random.integers(0, size))
+    return replace(
+        used,
+        logit_bias=tuple((int(i), float(random.choice([-100, 100, 0, random.normal() * 5]))) for i in biased),
+        banned=tuple(int(i) for i in bans),
+        banned_sequences=((context[-1], last), (last, *context[-1:], last), (*context[-2:], 0)),
+    )
 
 
 def close_call(final: np.ndarray, other: np.ndarray) -> bool:
@@ -144,6 +163,75 @@ def test_a_large_vocabulary_ends_in_transformers_probabilities(used, seed, sprea
     share = float((ours + theirs)[border].sum())
     assert share < 2e-4
     np.testing.assert_allclose(np.sort(ours), np.sort(theirs), atol=1e-5 + share)
+
+
+@settings(max_examples=150)
+@given(any_settings, st.integers(4, 60), st.integers(0, 2**32 - 1), st.floats(0.1, 8.0))
+def test_bias_and_bans_end_in_transformers_probabilities(used, size, seed, spread) -> None:
+    random = np.random.default_rng(seed)
+    logits = (random.normal(size=size) * spread).astype(np.float32)
+    context = [int(i) for i in random.integers(0, size, 6)]
+    used = constrained(used, size, context, random)
+    theirs = by_transformers(logits, context, used)
+    assume(not np.isnan(theirs).any())  # repetitions and bans together leave nobody there
+    ours = final_probabilities(logits, history_of(context), used)
+    assume(not close_call(ours, theirs))
+    # Its float32 division by the temperature rounds a logit of 100 and more at the fifth digit.
+    np.testing.assert_allclose(ours, theirs, atol=1e-4 if used.temperature < 1.0 else 1e-5)
+
+
+def test_bias_and_bans_alone_are_transformers_within_a_millionth() -> None:
+    random = np.random.default_rng(3)
+    for size in (5, 60, 50_000):
+        logits = (random.normal(size=size) * 3).astype(np.float32)
+        context = [1, 2, 3, 1, 2]
+        for _ in range(5):
+            used = constrained(SamplingSettings(), size, context, random)
+            ours = final_probabilities(logits, history_of(context), used)
+            np.testing.assert_allclose(ours, by_transformers(logits, context, used), atol=1e-6)
+
+
+def test_a_banned_token_is_shown_as_cut_and_a_biased_one_shows_its_bias() -> None:
+    used = SamplingSettings(logit_bias=((0, -2.5), (2, 40.0)), banned=(1,), repetition_penalty=2.0)
+    event = event_of(logits_of(3, 9, -8, 1), history_of([0, 1]), used, 0.5)
+    by_id = {c.token_id: c for c in event.candidates}
+    assert (by_id[1].cut_by, by_id[1].final, by_id[1].bias) == ("banned", None, 0.0)
+    assert (by_id[0].bias, by_id[2].bias) == (-2.5, 40.0)
+    assert by_id[0].penalty == pytest.approx(-0.25)  # (3 - 2.5) / 2 - (3 - 2.5)
+    assert by_id[2].penalty == by_id[3].penalty == 0.0
+    assert event.token_id == 2
+    assert [(f.name, f.kept_tokens) for f in event.stages] == [
+        ("raw", 4), ("bias", 4), ("penalties", 4), ("banned", 3),
+    ]  # fmt: skip
+    assert math.fsum(c.final or 0.0 for c in event.candidates) == pytest.approx(1.0)
+    for name in ("bias", "penalties"):
+        assert math.fsum(c.probs[name] for c in event.candidates) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_of_a_banned_sequence_only_the_last_token_goes_and_only_where_the_others_stand() -> None:
+    used = SamplingSettings(temperature=0.0, banned_sequences=((5, 6, 2),))
+    for context, expected in (([5, 6], 1), ([6], 2), ([5, 6, 0], 2), ([], 2)):
+        assert decide(logits_of(1, 2, 3, 0, 0, 0, 0), history_of(context), used, None).token_id == expected, context
+    assert SamplingSettings(banned_sequences=((4,),)) == SamplingSettings(banned=(4,))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_where_everything_is_banned_the_run_ends_and_picks_nobody(temperature: float) -> None:
+    used = SamplingSettings(temperature, banned=(0, 1, 2))
+    with pytest.raises(RunFailed) as failed:
+        decide(logits_of(1, 2, 3), history_of([]), used, None if used.greedy else 0.5, step=4)
+    assert "step 4" in failed.value.what
+    assert "banned" in failed.value.what
+    # What the model itself calls impossible is no way out either.
+    with pytest.raises(RunFailed):
+        decide(logits_of(1, 2, -math.inf), history_of([]), replace(used, banned=(0, 1)), 0.5)
+
+
+def test_repeated_ngrams_leave_the_most_probable_that_is_not_banned() -> None:
+    used = SamplingSettings(no_repeat_ngram_size=1, banned=(2,))
+    event = event_of(logits_of(1, 2, 3), history_of([0, 1, 2]), used, 0.5)
+    assert event.token_id == 1
+    assert {c.token_id: c.cut_by for c in event.candidates} == {0: "no_repeat_ngram", 1: None, 2: "no_repeat_ngram"}
 
 
 def test_parity_is_nearly_never_excused_as_a_close_call() -> None:
@@ -184,15 +272,19 @@ def test_equal_logits_at_the_border_of_top_p_keep_the_smaller_ids() -> None:
 def test_the_stages_run_in_the_order_of_transformers() -> None:
     """An upgrade that reorders its list must be noticed (SAM-26)."""
     everything = {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9}
-    config = GenerationConfig(**everything, repetition_penalty=1.2, no_repeat_ngram_size=2)
+    more = {"repetition_penalty": 1.2, "no_repeat_ngram_size": 2, "bad_words_ids": [[3]], "sequence_bias": [[[4], 2.0]]}
+    config = GenerationConfig(**everything, **more)
+    config._eos_token_tensor = None  # as generate() sets it
     mixin = GenerationMixin()
     mixin.config = SimpleNamespace(is_encoder_decoder=False)  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = mixin._get_logits_processor(config, input_ids_seq_length=3)
     names = {
+        "SequenceBiasLogitsProcessor": "bias",
         "RepetitionPenaltyLogitsProcessor": "penalties",
         "NoRepeatNGramLogitsProcessor": "no_repeat_ngram",
+        "NoBadWordsLogitsProcessor": "banned",
         "TemperatureLogitsWarper": "temperature",
         "TopKLogitsWarper": "top_k",
         "TopPLogitsWarper": "top_p",
@@ -200,7 +292,7 @@ def test_the_stages_run_in_the_order_of_transformers() -> None:
         "TypicalLogitsWarper": "typical_p",
     }
     order = [names[type(step).__name__] for step in theirs]
-    used = SamplingSettings(0.7, 5, 0.9, 0.1, 0.9, 1.2, no_repeat_ngram_size=2)
+    used = SamplingSettings(0.7, 5, 0.9, 0.1, 0.9, 1.2, no_repeat_ngram_size=2, logit_bias=((4, 2.0),), banned=(3,))
     ours = decide(logits_of(*range(9)), history_of([1, 2, 1]), used, 0.5).stages
     assert ["raw", *order] == [figures.name for figures in ours] == list(STAGES)
 
@@ -277,7 +369,9 @@ OFFERED = [
     {"top_p": 1.1}, {"top_p": math.nan}, {"top_k": -1}, {"top_k": 2.5}, {"min_p": -0.1}, {"min_p": 1.5},
     {"typical_p": 0}, {"repetition_penalty": 0}, {"repetition_penalty": -1}, {"no_repeat_ngram_size": -1},
     {"temperature": "hot"}, {"temperature": True}, {"seed": 1.5}, {"seed": "x"}, {"top_k": 10**400},
-    {"temperature": 10**400}, {"colour": 1},
+    {"temperature": 10**400}, {"colour": 1}, {"logit_bias": [[1, 101]]}, {"logit_bias": [[1, math.nan]]},
+    {"logit_bias": [[-1, 1]]}, {"logit_bias": [[1]]}, {"logit_bias": 5}, {"logit_bias": [[1, True]]}, {"banned": [1.5]},
+    {"banned": [2**31]}, {"banned": "12"}, {"banned_sequences": [3]}, {"banned_sequences": [[1, -2]]},
 ]  # fmt: skip
 
 
@@ -350,7 +444,7 @@ def test_a_cut_alternative_names_the_first_filter_that_cut_it(used, seed) -> Non
     partial = SamplingSettings(repetition_penalty=used.repetition_penalty)
     gone: dict[int, str] = {}
     fields = ("no_repeat_ngram_size", "temperature", "top_k", "top_p", "min_p", "typical_p")
-    for name, field in zip(("no_repeat_ngram", "temperature", *FILTERS[1:]), fields, strict=True):
+    for name, field in zip(("no_repeat_ngram", "temperature", *FILTERS[1:5]), fields, strict=True):
         partial = replace(partial, **{field: getattr(used, field)})
         ours, theirs = (
             final_probabilities(logits, history_of(context), partial),
