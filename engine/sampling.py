@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,21 +106,7 @@ def decide(
     precision: str = "",
     forced: int | None = None,
 ) -> Decision:
-    """The token that `u` picks under these settings, and why. Arguments and errors as in `choose`."""
-    return choose(logits, history, settings, u, step, precision, forced)[1]()
-
-
-def choose(
-    logits: np.ndarray,
-    history: History,
-    settings: SamplingSettings,
-    u: float | None,
-    step: int = 0,
-    precision: str = "",
-    forced: int | None = None,
-) -> tuple[int, Callable[[], Decision]]:
-    """The token that `u` picks under these settings; and a function of nothing that says why, for which there is time
-    while the model computes on. Until it was called the history must stay as it is.
+    """The token that `u` picks under these settings, and why.
 
     logits: float32 [vocab], not changed. u: in [0, 1), None when greedy. forced: this token is taken whatever `u` and
     the settings say; its odds are told all the same (a final_logprob of -inf where the settings cut it).
@@ -139,47 +124,45 @@ def choose(
 
     if settings.greedy:
         chosen = int(funnel.ranking.first(1)[0])
-        cuts, low, high, final_logprob = _no_cuts, 0.0, 1.0, 0.0
+        cuts = _no_cuts
+        final_entropy, low, high, final_logprob = 0.0, 0.0, 1.0, 0.0
     else:
         if u is None:
             raise ValueError("a draw is needed unless the temperature is 0")
         stages += funnel.run(settings)
         chosen, low, high, final_logprob = funnel.pick(u)
-        cuts = funnel.cut_codes
+        cuts, final_entropy = funnel.cut_codes, funnel.entropy()
     if forced is not None and forced != chosen:
         if settings.greedy:
             chosen, final_logprob = forced, -math.inf
         else:
             chosen, low, high, final_logprob = funnel.place_of(forced)
 
-    def details() -> Decision:
-        raw.first(NAMED_KEPT)
-        ids = largest = raw.first(CANDIDATES_KEPT)
-        where = np.flatnonzero(ids == chosen)
-        rank = int(where[0]) if where.size else raw.rank_of(chosen)
-        if not where.size:
-            ids = np.append(ids, chosen)
-        codes = cuts(ids)
-        bans.mark(ids, codes)
-        return Decision(
-            token_id=chosen,
-            candidate_ids=ids.astype(np.int32),
-            candidate_logits=logits[ids].astype(np.float64),
-            candidate_adjusted=None if adjusted is None else adjusted[ids].astype(np.float64),
-            candidate_cuts=codes.tobytes(),
-            logsumexp=raw_lse,
-            entropy_nats=entropy,
-            final_entropy_nats=0.0 if settings.greedy else funnel.entropy(),
-            stages=tuple(stages),
-            rank=rank,
-            logprob=min(0.0, float(logits[chosen]) - raw_lse),
-            final_logprob=final_logprob,
-            draw_low=low,
-            draw_high=high,
-            tail=tail_of(raw, top, largest, ids[largest.size :], history, settings),
-        )
-
-    return chosen, details
+    raw.first(NAMED_KEPT)
+    ids = largest = raw.first(CANDIDATES_KEPT)
+    where = np.flatnonzero(ids == chosen)
+    rank = int(where[0]) if where.size else raw.rank_of(chosen)
+    if not where.size:
+        ids = np.append(ids, chosen)
+    codes = cuts(ids)
+    bans.mark(ids, codes)
+    return Decision(
+        token_id=chosen,
+        candidate_ids=ids.astype(np.int32),
+        candidate_logits=logits[ids].astype(np.float64),
+        candidate_adjusted=None if adjusted is None else adjusted[ids].astype(np.float64),
+        candidate_cuts=codes.tobytes(),
+        logsumexp=raw_lse,
+        entropy_nats=entropy,
+        final_entropy_nats=final_entropy,
+        stages=tuple(stages),
+        rank=rank,
+        logprob=min(0.0, float(logits[chosen]) - raw_lse),
+        final_logprob=final_logprob,
+        draw_low=low,
+        draw_high=high,
+        tail=tail_of(raw, top, largest, ids[largest.size :], history, settings),
+    )
 
 
 def _adjusted(
