@@ -25,8 +25,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.experiments import Experiments
 from app.forks import Forks
 from app.laboratory import Laboratory
+from app.lanes import Lanes
 from app.menus import build_menus
 from app.models import Models
 from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
@@ -79,8 +81,10 @@ class MainWindow(QMainWindow):
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._build()
         self.redecisions = Redecisions(self)
+        self.lanes = Lanes(self)
         self.forks = Forks(self)
         self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
+        self.experiments = Experiments(self)
         build_menus(self)
         from app.wiring import connect
 
@@ -324,6 +328,9 @@ class MainWindow(QMainWindow):
         self._begin(one_token=False)
 
     def _begin(self, one_token: bool) -> None:
+        if run_page := getattr(self.laboratory.pages[self.laboratory.current], "run_page", None):
+            run_page(one_token)  # Run means what is seen
+            return
         if self.engine.busy == "run" or not self.may_run():
             return
         self.banner.dismiss()
@@ -564,10 +571,12 @@ class MainWindow(QMainWindow):
         p.ledger_context, p.ledger_lanes = self.model_panel.ledger.kept_wish()
         p.planned_gpus, p.planned_cpu_gb = self.store.described_machine
         self.models.remember()
+        self.lanes.remember()
         write_preferences(p)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Cancel, quit, wait; then the window may go."""
+        self.experiments.close()
         if self._visit is None:
             self.remember()
         self.hide()  # gone at once for the person, while the engine comes to its end

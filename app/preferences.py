@@ -54,6 +54,7 @@ class Preferences:
     stop: list[str] = field(default_factory=list)
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
+    lanes: dict[str, Any] = field(default_factory=dict)  # side by side, as LaneSet.as_dict gives them
     recent_files: list[str] = field(default_factory=list)
     presets_folder: str = ""  # where presets were last imported or exported
     export_folder: str = ""
@@ -64,6 +65,8 @@ class Preferences:
     xray_precisions: list[str] = field(default_factory=lambda: ["bfloat16", "int8"])  # the reference first
     xray_sample: str = "prose"  # or "own"
     xray_text: str = ""  # the person's own
+    sweep_form: dict[str, Any] = field(default_factory=dict)  # as SweepForm.state gives it
+    going_sweep: str = ""  # the folder of a sweep that goes on, to be offered after a crash or a close
     trusted_code: list[str] = field(default_factory=list)  # digests of models' code that a person allowed
     schema: int = SCHEMA  # of this file
 
@@ -88,6 +91,11 @@ def preferences_path() -> Path:
 def runs_folder() -> Path:
     """Where runs are written while they go on."""
     return Path(platformdirs.user_data_dir("glasswork")) / "runs"
+
+
+def sweeps_folder() -> Path:
+    """Where sweeps are kept, each in a folder of its own."""
+    return Path(platformdirs.user_data_dir("glasswork")) / "sweeps"
 
 
 def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:

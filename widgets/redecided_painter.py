@@ -34,7 +34,7 @@ def paint_redecided(
             _line(painter, rect, low, look.muted, Qt.PenStyle.SolidLine, 1.6)
         if piece.step == certain and not flagged:
             flagged = True
-            _flag(painter, rect, look.warning if stage is None else look.cut(stage))
+            paint_flag(painter, rect, look.warning if stage is None else look.cut(stage))
 
 
 def _dim(painter: QPainter, rect: QRectF, ground: QColor) -> None:
@@ -48,7 +48,7 @@ def _line(painter: QPainter, rect: QRectF, y: float, colour: QColor, style: Qt.P
     painter.drawLine(QPointF(rect.left() + 2.0, y), QPointF(rect.right() - 1.0, y))
 
 
-def _flag(painter: QPainter, rect: QRectF, colour: QColor) -> None:
+def paint_flag(painter: QPainter, rect: QRectF, colour: QColor) -> None:
     """A pole at the word's left and a pennant over it."""
     x, top, bottom = rect.left() + 1.0, rect.top(), rect.bottom() - 2.0
     painter.setPen(QPen(colour, 2.0))

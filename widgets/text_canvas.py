@@ -40,6 +40,7 @@ class TextCanvas(QAbstractScrollArea):
     """The current run's text. Hovering and clicking go to the store; the store's selection is shown."""
 
     stuck_changed = Signal()  # whether the view follows the end
+    size_changed = Signal()
     copy_asked = Signal()
     play_asked = Signal()
     menu_asked = Signal(object)  # where on the screen: acts for the selected word are wanted
@@ -98,7 +99,11 @@ class TextCanvas(QAbstractScrollArea):
             self.viewport().update()
         if run is None:
             return
-        if self._done < len(run.tokens) or (run.end is not None and not self._tail_done):
+        if len(run.tokens) - self._done > 2 * SLICE and run.end is not None:
+            if self._new_flow is None:  # a long recording was opened
+                self._new_flow, self._new_done = self._empty_flow(), 0
+                self._lay_out_slice()
+        elif self._done < len(run.tokens) or (run.end is not None and not self._tail_done):
             first = self._first_line_to_change()
             self._fill(self._flow, self._done)
             self._done, self._tail_done = len(run.tokens), run.end is not None
@@ -270,6 +275,7 @@ class TextCanvas(QAbstractScrollArea):
         if step != self.size_step:
             self.size_step = step
             self.lay_out_again()
+            self.size_changed.emit()
 
     # -- hand and keys
 

@@ -34,4 +34,32 @@ class LabPage:
         return getattr(import_module(self.module), self.kind)
 
 
-PAGES: tuple[LabPage, ...] = ()
+PAGES: tuple[LabPage, ...] = (
+    LabPage(
+        "lanes",
+        "Lanes",
+        "Several settings side by side: one prompt, one prefill, the same draws",
+        "Ctrl+Shift+1",
+        "widgets.lab.lanes_page",
+        "LanesPage",
+        keeps=("word",),
+    ),
+    LabPage(
+        "forks",
+        "Forks",
+        "How texts grew out of one another",
+        "Ctrl+Shift+2",
+        "widgets.lab.forks_page",
+        "ForksPage",
+        keeps=("word",),
+    ),
+    LabPage(
+        "sweep",
+        "Sweep",
+        "A grid over two settings, and what came of it",
+        "Ctrl+Shift+4",
+        "widgets.lab.sweep_page",
+        "SweepPage",
+        keeps=("write",),
+    ),
+)

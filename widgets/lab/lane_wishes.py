@@ -11,7 +11,7 @@ from widgets.lab.lane_set import LaneSet
 
 @dataclass(frozen=True, slots=True)
 class RunLanes:
-    """All lanes, with the window's prompt where they have none of their own. one_token: pauses after the first."""
+    """All lanes, with the window's prompt where they have none of their own. one_token: one more, then a pause."""
 
     lanes: LaneSet
     one_token: bool = False
@@ -29,7 +29,7 @@ class ChangeLane:
 class SteerLanes:
     """The run that goes on."""
 
-    act: Literal["one token", "pause", "stop"]
+    act: Literal["pause", "stop"]
 
 
 @dataclass(frozen=True, slots=True)

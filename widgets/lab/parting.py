@@ -159,11 +159,12 @@ def most_unlisted(token: TokenEvent) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PartingRow:
-    """One word that was chosen where lanes part. odds: by lane; None: the lane has not come to this place."""
+    """One word that was chosen where lanes part. odds: by lane; None: the lane has written nothing there."""
 
     step: int
     word: TokenEvent
     choosers: tuple[int, ...]  # places of the lanes that chose it
+    draws: tuple[float | None, ...]  # of each of those; None: greedy
     odds: tuple[Odds | None, ...]
     first_of_step: bool
 
@@ -194,8 +195,14 @@ def parting_rows(watches: Sequence[LaneWatch | None], reference: int) -> tuple[P
                 known.append(place)
         for number, (word, who) in enumerate(words):
             odds = tuple(_odds_at(watch, step, word, theirs.run) for watch in watches)
-            rows.append(PartingRow(step, word, tuple(sorted(who)), odds, number == 0))
+            draws = tuple(_token(watches[place], step).u for place in sorted(who))
+            rows.append(PartingRow(step, word, tuple(sorted(who)), draws, odds, number == 0))
     return tuple(rows)
+
+
+def _token(watch: LaneWatch | None, step: int) -> TokenEvent:
+    assert watch is not None
+    return watch.run.tokens[step]
 
 
 def _left_before(watch: LaneWatch, step: int) -> bool:

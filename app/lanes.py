@@ -1,0 +1,143 @@
+"""Lanes in the window: what their page asks for goes to the engine, and what it sets up is remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Slot
+
+from engine.errors import SettingsRefused
+from engine.events import EngineError, PromptPreview
+from engine.settings import LanePrompt, Request
+from widgets.lab.lane_set import LaneSet
+from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, SteerLanes
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+    from widgets.lab.lanes_page import LanesPage
+
+PAGE = "lanes"
+
+
+class Lanes(QObject):
+    """Routes the page's wishes. The prompt is the window's, and so are system text, stop strings and pace."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self.window = window
+        self._shown: LanesPage | None = None
+        self._tokens: int | None = None  # of the window's prompt, as previewed last
+        laboratory = window.laboratory
+        laboratory.route(RunLanes, self.run)
+        laboratory.route(ChangeLane, self.change)
+        laboratory.route(SteerLanes, self.steer)
+        laboratory.route(LanesPace, self.set_pace)
+        laboratory.route(LanesPrompt, self.write_prompt)
+        laboratory.page_changed.connect(self.page_changed)
+        window.prompt_panel.prompt_changed.connect(self.prompt_changed)
+        window.text_view.canvas.size_changed.connect(self.size_changed)
+        window.engine.worker.previewed.connect(self.previewed)
+
+    @Slot(object)
+    def page_changed(self, name: object) -> None:
+        if name != PAGE:
+            return
+        page = self.window.laboratory.pages[PAGE]
+        if self._shown is None:
+            self._shown = page  # type: ignore[assignment]
+            self._restore()
+        self.prompt_changed()
+        self.size_changed()
+        self._shown.bar.set_prompt_tokens(self._tokens)
+        self._shown.bar.controls.set_pace(self.window.sampling_panel.pace())
+
+    def _restore(self) -> None:
+        """What was set up last; at first the window's sampling settings, and the same hotter."""
+        from widgets.lab.lanes_page import first_lanes
+
+        assert self._shown is not None
+        page, panel = self._shown, self.window.sampling_panel
+        try:
+            page.restore(LaneSet.from_dict(self.window.preferences.lanes))
+        except SettingsRefused:
+            names = tuple(lane.name for lane in page.lanes.lanes)
+            page.restore(first_lanes(panel.settings(), names, panel.max_new_tokens()))  # type: ignore[arg-type]
+        page.refresh()
+
+    def remember(self) -> None:
+        if self._shown is not None:
+            self.window.preferences.lanes = self._shown.lanes.as_dict()
+
+    # ---------------------------------------------------------------- running
+
+    def request(self, lanes: LaneSet) -> Request:
+        """What the engine is asked. Raises SettingsRefused."""
+        panel = self.window.prompt_panel
+        shared = LanePrompt(panel.prompt(), panel.system())
+        return Request(
+            run_id=0,
+            prompt=shared.prompt,
+            system=shared.system,
+            raw=panel.raw(),
+            lanes=tuple(lane.settings for lane in lanes.lanes),
+            prompts=tuple(lane.own or shared for lane in lanes.lanes) if lanes.own_prompts else (),
+            names=tuple(lane.name for lane in lanes.lanes),
+            lockstep=lanes.lockstep,
+            max_new_tokens=lanes.max_new_tokens,
+            stop=self.window.sampling_panel.stop_strings(),
+            markers_as_text=panel.markers_as_text(),
+        )
+
+    def run(self, wish: RunLanes) -> None:
+        window = self.window
+        if window.engine.busy == "run":
+            if wish.one_token:
+                window.one_token()
+            return
+        if not window.may_run():
+            return
+        try:
+            request = self.request(wish.lanes)
+        except SettingsRefused as error:
+            window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return
+        window.prompt_panel.remember()
+        if window.launch(request, wish.one_token):
+            run_id = window.engine.runs
+            window.store.compared = tuple((run_id, lane) for lane in range(len(request.lanes)))
+            assert self._shown is not None
+            self._shown.began(run_id)
+
+    def change(self, wish: ChangeLane) -> None:
+        """From the lane's next token on (SAM-10)."""
+        self.window.engine.set_settings(wish.lane, wish.settings)
+
+    def steer(self, wish: SteerLanes) -> None:
+        {"pause": self.window.toggle_pause, "stop": self.window.stop}[wish.act]()
+
+    def set_pace(self, wish: LanesPace) -> None:
+        self.window.sampling_panel.controls.set_pace(wish.seconds_per_token)
+        self.window.set_pace(wish.seconds_per_token)
+
+    # ---------------------------------------------------------------- what the window has
+
+    def write_prompt(self, wish: LanesPrompt) -> None:
+        if self.window.prompt_panel.prompt() != wish.prompt:
+            self.window.prompt_panel.set_prompt(wish.prompt)
+
+    @Slot()
+    def prompt_changed(self) -> None:
+        if self._shown is not None:
+            panel = self.window.prompt_panel
+            self._shown.set_prompt(LanePrompt(panel.prompt(), panel.system()), panel.raw())
+
+    @Slot(object)
+    def previewed(self, preview: PromptPreview) -> None:
+        self._tokens = len(preview.tokens) or None
+        if self._shown is not None:
+            self._shown.bar.set_prompt_tokens(self._tokens)
+
+    @Slot()
+    def size_changed(self) -> None:
+        if self._shown is not None:
+            self._shown.set_text_size(self.window.text_view.size_step())

@@ -1,0 +1,418 @@
+"""The page of lanes: one prompt, several settings, side by side.
+
+It holds what a person set up (a LaneSet with its history) and which run each lane wrote; all else it reads from the
+store. What it wants goes out through `asked`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QKeySequence, QShowEvent
+from PySide6.QtWidgets import QApplication, QSplitter, QVBoxLayout, QWidget
+
+from engine.settings import LanePrompt, SamplingSettings
+from widgets.lab.lane_bar import LaneBar
+from widgets.lab.lane_column import LaneAct, LaneColumn
+from widgets.lab.lane_editor import LaneEditor
+from widgets.lab.lane_grid import LaneGrid
+from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
+from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, SteerLanes
+from widgets.lab.parting import LaneWatch, parting_rows
+from widgets.lab.parting_table import PartingTable
+from widgets.lab.vary_dialog import Variation, VaryDialog
+from widgets.run_store import Run, RunStore
+
+HISTORY = 200
+WORDS_EVERY_MS = 250
+HOTTER = 0.6  # the second lane at first, by so much
+
+
+def first_lanes(settings: SamplingSettings, names: tuple[str, str], max_new_tokens: int = 256) -> LaneSet:
+    """What stands there before a person set up any: these settings, and the same hotter."""
+    hotter = replace(settings, temperature=round(min(2.0, settings.temperature + HOTTER), 2))
+    return LaneSet((Lane(0, settings, names[0]), Lane(1, hotter, names[1])), 0, max_new_tokens=max_new_tokens)
+
+
+class LanesPage(QWidget):
+    """Two to eight lanes."""
+
+    asked = Signal(object)  # one of lane_wishes
+
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.store = store
+        self.lanes = first_lanes(SamplingSettings(), (self.tr("control"), self.tr("hotter")))
+        self._history, self._at = [self.lanes], 0
+        self._next_key = 2
+        self._runs: dict[int, tuple[int, int]] = {}  # the run that each lane wrote last, by the lane's key
+        self._seen_compared: tuple[tuple[int, int], ...] = ()
+        self._left_out = 0  # lanes of a replay for which there is no room
+        self._shared = LanePrompt("")
+        self._columns: dict[int, LaneColumn] = {}
+        self._parted: object = None
+        self._text_size = 0
+        self._editor: LaneEditor | None = None
+        self._edited = -1  # the key of the lane that is edited
+        self._vary: VaryDialog | None = None
+        self._since = QElapsedTimer()
+        self._later = QTimer(self)  # the last words of a run, when no frame comes any more
+        self._later.setSingleShot(True)
+        self._later.setInterval(WORDS_EVERY_MS)
+        self._later.timeout.connect(self._write_words)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.bar = LaneBar(store)
+        self.grid = LaneGrid(LaneColumn.least_size())
+        self.table = PartingTable()
+        self.splitter = QSplitter(Qt.Orientation.Vertical)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.addWidget(self.grid)
+        self.splitter.addWidget(self.table)
+        self.splitter.setStretchFactor(0, 1)
+        self.splitter.setSizes([420, 150])
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(12)
+        column.addWidget(self.bar)
+        column.addWidget(self.splitter, 1)
+        self._connect()
+        self._show_lanes()
+
+    def _connect(self) -> None:
+        bar = self.bar
+        bar.prompt_written.connect(self._prompt_written)
+        bar.controls.run_requested.connect(self._run)
+        bar.prompt_edit.run_requested.connect(self._run)
+        bar.controls.step_requested.connect(self._one_token)
+        bar.controls.pause_toggled.connect(self._pause)
+        bar.controls.stop_requested.connect(self._stop)
+        bar.controls.pace_changed.connect(self._pace)
+        bar.lockstep_chosen.connect(self._lockstep_chosen)
+        bar.limit_field.value_changed.connect(self._limit_changed)
+        bar.lane_button.clicked.connect(self.add_lane)
+        bar.vary_button.clicked.connect(self.vary)
+        bar.undo_button.clicked.connect(self.undo)
+        bar.redo_button.clicked.connect(self.redo)
+        self.table.view.picked.connect(self._picked)
+        self.undo_action = self._act(QKeySequence.StandardKey.Undo, self.undo)
+        self.redo_action = self._act(QKeySequence.StandardKey.Redo, self.redo)
+        self.add_action = self._act(QKeySequence("Ctrl+Shift+N"), self.add_lane)
+        self.vary_action = self._act(QKeySequence("Ctrl+Shift+V"), self.vary)
+
+    def _act(self, key: QKeySequence | QKeySequence.StandardKey, slot: object) -> QAction:
+        action = QAction(self)
+        action.setShortcuts(key) if isinstance(key, QKeySequence.StandardKey) else action.setShortcut(key)
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        action.triggered.connect(slot)
+        self.addAction(action)
+        return action
+
+    # ---------------------------------------------------------------- what is set up
+
+    def restore(self, lanes: LaneSet) -> None:
+        """What was set up when the window was last closed."""
+        self._next_key = max(lane.key for lane in lanes.lanes) + 1
+        self.lanes = lanes
+        self._history, self._at = [lanes], 0
+        self._show_lanes()
+
+    def take(self, lanes: LaneSet, same_step: bool = False) -> None:
+        """Sets these up, as a step that can be undone; same_step: as part of the last one."""
+        if lanes == self.lanes:
+            return
+        del self._history[self._at + 1 :]
+        if same_step and self._at > 0:
+            self._history[self._at] = lanes
+        else:
+            self._history.append(lanes)
+            del self._history[:-HISTORY]
+        self._at = len(self._history) - 1
+        self._set(lanes)
+
+    @Slot()
+    def undo(self) -> None:
+        self._go(self._at - 1)
+
+    @Slot()
+    def redo(self) -> None:
+        self._go(self._at + 1)
+
+    def _go(self, at: int) -> None:
+        if 0 <= at < len(self._history):
+            self._at = at
+            self._set(self._history[at])
+
+    def _set(self, lanes: LaneSet) -> None:
+        before, self.lanes = self.lanes, lanes
+        for lane in lanes.lanes:
+            old = before.lane(lane.key)
+            run = self._run_of(lane.key)
+            if old is not None and old.settings != lane.settings and run is not None and run.running:
+                self.asked.emit(ChangeLane(run.start.lane, lane.settings))
+        self._show_lanes()
+        # An act by mouse leaves the focus where it was; undo must reach what was done here.
+        focus = QApplication.focusWidget()
+        inside = focus is not None and (
+            self.isAncestorOf(focus) or focus is self or focus.window() is not self.window()
+        )
+        if not inside and self.isVisible():
+            self.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _show_lanes(self) -> None:
+        lanes = self.lanes
+        for lane in lanes.lanes:
+            if lane.key not in self._columns:
+                column = LaneColumn(self.store, lane.key)
+                column.acted.connect(self._acted)
+                column.set_text_size(self._text_size)
+                self._columns[lane.key] = column
+        here = [self._columns[lane.key] for lane in lanes.lanes]
+        for column in self._columns.values():
+            if column not in here:
+                column.hide()
+        self.grid.set_columns(here)
+        for column in here:
+            column.show_lane(lanes, len(lanes.lanes) > LEAST)
+        self._bind()
+        self.bar.show_lanes(lanes, self._left_out)
+        self.bar.undo_button.setEnabled(self._at > 0)
+        self.bar.redo_button.setEnabled(self._at + 1 < len(self._history))
+        if self._editor is not None:
+            self._show_edited()
+
+    # ---------------------------------------------------------------- acts
+
+    @Slot()
+    def add_lane(self) -> None:
+        """One more, with the last one's settings."""
+        if not self.lanes.full:
+            self._copy(self.lanes.lanes[-1].key)
+
+    def _copy(self, key: int) -> None:
+        self._next_key += 1
+        self.take(self.lanes.with_copy(key, self._next_key - 1))
+
+    @Slot(object)
+    def _acted(self, act: LaneAct) -> None:
+        lanes, key = self.lanes, act.key
+        lane = lanes.lane(key)
+        if lane is None:
+            return
+        match act.what:
+            case "edit":
+                self.edit(key)
+            case "rename":
+                self.take(lanes.with_lane(replace(lane, name=act.name)))
+            case "duplicate":
+                if not lanes.full:
+                    self._copy(key)
+            case "remove":
+                if len(lanes.lanes) > LEAST:
+                    self.take(lanes.without(key))
+            case "left" | "right":
+                self.take(lanes.moved(key, -1 if act.what == "left" else 1))
+            case "reference":
+                self.take(replace(lanes, reference=key))
+
+    def edit(self, key: int) -> None:
+        """Opens the small window for one lane."""
+        if self._editor is None:
+            self._editor = LaneEditor(self.store, self)
+            self._editor.changed.connect(self._edited_lane)
+            self._editor.undo_requested.connect(self.undo)
+            self._editor.redo_requested.connect(self.redo)
+        else:
+            self._editor.commit()
+        self._edited = key
+        self._show_edited()
+        column = self._columns[key]
+        self._editor.resize(self._editor.sizeHint())
+        self._editor.move(column.mapToGlobal(column.rect().topRight()) - self._editor.rect().topRight() / 4)
+        self._editor.show()
+        self._editor.raise_()
+        self._editor.activateWindow()
+
+    @property
+    def editor(self) -> LaneEditor | None:
+        """The small window, once it was opened."""
+        return self._editor
+
+    def _show_edited(self) -> None:
+        assert self._editor is not None
+        lane = self.lanes.lane(self._edited)
+        if lane is None:
+            self._editor.hide()
+            return
+        place = self.lanes.place(lane.key)
+        self._editor.show_lane(lane, self.lanes.letter(lane.key), place, self._shared)
+
+    @Slot(object, bool)
+    def _edited_lane(self, lane: Lane, same_step: bool) -> None:
+        if self.lanes.lane(lane.key) is not None:
+            self.take(self.lanes.with_lane(lane), same_step)
+
+    @Slot()
+    def vary(self) -> None:
+        """Asks which setting the lanes differ in."""
+        self._vary = VaryDialog(self.lanes.reference_lane.settings, self)
+        self._vary.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._vary.chosen.connect(self._varied)
+        self._vary.open()
+
+    @Slot(object)
+    def _varied(self, variation: Variation) -> None:
+        count = len(variation.settings)
+        self._next_key += count
+        self.take(self.lanes.varied(variation.settings, variation.names, self._next_key - count))
+
+    @Slot(bool)
+    def _lockstep_chosen(self, lockstep: bool) -> None:
+        self.take(replace(self.lanes, lockstep=lockstep))
+
+    @Slot(object)
+    def _limit_changed(self, value: object) -> None:
+        self.take(replace(self.lanes, max_new_tokens=value))  # type: ignore[arg-type]
+
+    # ---------------------------------------------------------------- running
+
+    def run_page(self, one_token: bool) -> None:
+        """The window's Run and One token while this page is seen."""
+        for column in self._columns.values():
+            column.commit()
+        if self._editor is not None and self._editor.isVisible():
+            self._editor.commit()
+        self.bar.limit_field.commit()
+        self.asked.emit(RunLanes(self.lanes, one_token))
+
+    def began(self, run_id: int) -> None:
+        """The lanes as they stand are written by this run."""
+        for number, lane in enumerate(self.lanes.lanes):
+            self._runs[lane.key] = (run_id, number)
+        self._seen_compared = tuple(self._runs[lane.key] for lane in self.lanes.lanes)
+        self._left_out = 0
+        self._show_lanes()
+
+    @Slot()
+    def _run(self) -> None:
+        self.run_page(one_token=False)
+
+    @Slot()
+    def _one_token(self) -> None:
+        self.run_page(one_token=True)
+
+    @Slot()
+    def _pause(self) -> None:
+        self.asked.emit(SteerLanes("pause"))
+
+    @Slot()
+    def _stop(self) -> None:
+        self.asked.emit(SteerLanes("stop"))
+
+    @Slot(object)
+    def _pace(self, seconds: object) -> None:
+        self.asked.emit(LanesPace(float(seconds)))  # type: ignore[arg-type]
+
+    @Slot(object)
+    def _prompt_written(self, text: object) -> None:
+        self._shared = replace(self._shared, prompt=str(text))
+        self.asked.emit(LanesPrompt(str(text)))
+
+    def set_prompt(self, prompt: LanePrompt, raw: bool) -> None:
+        """What the window's prompt is; says nothing."""
+        self._shared = prompt
+        self.bar.show_prompt(prompt.prompt, raw)
+
+    def set_text_size(self, step: int) -> None:
+        """As TextView.set_size_step."""
+        self._text_size = step
+        for column in self._columns.values():
+            column.set_text_size(step)
+
+    # ---------------------------------------------------------------- what was written
+
+    def _run_of(self, key: int) -> Run | None:
+        known = self._runs.get(key)
+        return None if known is None else self.store.run(known)
+
+    def _bind(self) -> None:
+        """Gives each lane its run, beside the reference's."""
+        reference = self._run_of(self.lanes.reference)
+        for lane in self.lanes.lanes:
+            column, run = self._columns[lane.key], self._run_of(lane.key)
+            watch = column.watch
+            beside = None if reference is run else reference
+            if run is None:
+                if watch is not None or column.source.run is not None:
+                    column.show_run(None)
+            elif watch is None or watch.run is not run or watch.reference is not beside:
+                column.show_run(LaneWatch(run, beside))
+                column.take_in()
+        self._parted = None
+        self._show_table()
+
+    def refresh(self) -> None:
+        """What came since the last frame."""
+        if self.store.compared != self._seen_compared:
+            self._seen_compared = self.store.compared
+            self._adopt()
+        if any(self._run_of(lane.key) is not self._columns[lane.key].source.run for lane in self.lanes.lanes):
+            self._bind()
+        moved = [self._columns[lane.key].take_in() for lane in self.lanes.lanes]
+        if any(moved):
+            self._show_table()
+            if not self._since.isValid() or self._since.elapsed() >= WORDS_EVERY_MS:
+                self._write_words()
+            elif not self._later.isActive():
+                self._later.start()
+        self.bar.refresh([self._columns[lane.key].watch for lane in self.lanes.lanes])
+
+    @Slot()
+    def _write_words(self) -> None:
+        self._since.start()
+        for lane in self.lanes.lanes:
+            self._columns[lane.key].write_words()
+        self.bar.write_words()
+
+    def _show_table(self) -> None:
+        watches = [self._columns[lane.key].watch for lane in self.lanes.lanes]
+        steps = {watch.parting.step for watch in watches if watch is not None and watch.parting is not None}
+        parted = [
+            None if watch is None else (watch.run.key, watch.parting, [step < len(watch.run.tokens) for step in steps])
+            for watch in watches
+        ]
+        if parted != self._parted:
+            self._parted = parted
+            self.table.show_rows(parting_rows(watches, self.lanes.place(self.lanes.reference)), len(watches))
+
+    def _adopt(self) -> None:
+        """Runs that were put side by side elsewhere, a replay's or two replays', become the lanes; undo brings back
+        those that were set up."""
+        runs = [run for key in self.store.compared if (run := self.store.run(key)) is not None]
+        known = {self._runs.get(lane.key) for lane in self.lanes.lanes}
+        self._left_out = 0
+        if len(runs) < LEAST or {run.key for run in runs[:MOST]} == known:
+            return
+        self._left_out = max(0, len(runs) - MOST)
+        lanes = []
+        for run in runs[:MOST]:
+            start = run.start
+            asked = LanePrompt(start.prompt, start.system)
+            own = None if asked == self._shared else asked
+            lanes.append(Lane(self._next_key, start.settings, start.name, own))
+            self._runs[self._next_key] = run.key
+            self._next_key += 1
+        first = runs[0].start
+        self.take(LaneSet(tuple(lanes), lanes[0].key, first.lockstep, first.max_new_tokens))
+
+    @Slot(int, int)
+    def _picked(self, step: int, lane: int) -> None:
+        """A word of the table: selected in its lane."""
+        column = self._columns[self.lanes.lanes[lane].key]
+        if column.source.run is not None and step < len(column.source.run.tokens):
+            column.source.select(step)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+        self._write_words()
