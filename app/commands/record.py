@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from app.commands.lanes_file import read_lanes
 from app.commands.packing import add_packing_arguments, packing_from
 from engine.control import Control
 from engine.errors import DONE, RUN_FAILED, Cancelled, RemoteFailed, SettingsRefused
@@ -33,7 +34,7 @@ MOST_DIGITS = 4000  # Python itself reads and writes integers of up to 4,300
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help='a folder, a cached hub id, a GGUF file, or "default"')
-    parser.add_argument("--prompt", required=True, help="a chat message where the model has a chat template")
+    parser.add_argument("--prompt", help="a chat message where the model has a chat template")
     parser.add_argument("--system", help="the chat's system text (left out: the template's own)")
     parser.add_argument("--raw", action="store_true", help="the prompt is plain text to go on with, no chat")
     parser.add_argument("--precision", help="float32, bfloat16, float16, int8, nf4, fp4 (left out: as the files say)")
@@ -47,6 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sampling settings, such as temperature=0.8,top_p=0.9; token ids with what is added to their logits, "
         "bias=12:5+15:-3; token ids that are banned, ban=12+15+7-8-9 (7-8-9 is a sequence); each --lane is one more "
         "lane with the same prompt (left out: one lane with the model's own defaults)",
+    )
+    parser.add_argument(
+        "--lanes",
+        metavar="FILE",
+        help="lanes with prompts of their own: a JSON list of objects with name, prompt, system and settings, each of "
+        "which may be left out",
+    )
+    parser.add_argument(
+        "--free",
+        action="store_true",
+        help="compute each lane alone, in turn, and not as one batch: slower, and in 16 bits, too, as a run alone",
     )
     parser.add_argument("--seed", help="any whole number, for lanes that name none themselves")
     parser.add_argument("--max-new-tokens", default="256", metavar="N")
@@ -80,13 +92,26 @@ def run(args: argparse.Namespace) -> int:
         **packing_from(args),
     )
     seed = None if args.seed is None else whole_number("--seed", args.seed)
+    prompt = None if args.prompt is None else clean_text("--prompt", args.prompt)
+    system = None if args.system is None else clean_text("--system", args.system)
     lanes = tuple(lane_from(text, seed) for text in args.lane or ())
+    asked: dict[str, Any] = {}
+    if args.lanes is not None:
+        if lanes:
+            raise SettingsRefused("--lane and --lanes do not go together.", "Put all lanes into the file.")
+        from_file = read_lanes(args.lanes, prompt, system, seed)
+        lanes, asked = from_file.settings, {"prompts": from_file.prompts, "names": from_file.names}
+        prompt = from_file.prompts[0].prompt if prompt is None else prompt
+    if prompt is None:
+        raise SettingsRefused("There is no prompt.", "Give one by --prompt, or one for each lane by --lanes.")
     request = Request(
         run_id=1,
-        prompt=clean_text("--prompt", args.prompt),
-        system=None if args.system is None else clean_text("--system", args.system),
+        prompt=prompt,
+        system=system,
         raw=args.raw,
         lanes=lanes or (SamplingSettings(),),
+        lockstep=not args.free,
+        **asked,
         max_new_tokens=whole_number("--max-new-tokens", args.max_new_tokens),
         stop=tuple(clean_text("--stop", text) for text in args.stop),
     )
