@@ -106,6 +106,8 @@ class Forks(QObject):
     def _page_made(self, name: object, page: object) -> None:
         if name in ("forks", "futures") and isinstance(page, QWidget):
             self.take_keys_of(page)
+        if name == "forks":
+            page.set_undo([self.undo_action, self.redo_action])  # type: ignore[attr-defined]
 
     # ---------------------------------------------------------------- acts for the selected word
 
