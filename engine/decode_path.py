@@ -65,7 +65,7 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
                 "Choose another kernel, or leave the choice open.",
                 reason=reason,
             )
-    linears = [] if _is_apart(model) else _packable(model)
+    linears = [] if is_apart(model) else packable(model)
     if asked not in (None, "plain") and not linears:
         raise CannotLoad(
             "The kernel {kernel} needs plain weights on the processor, and this model's are not.",
@@ -74,8 +74,7 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
         )
     choice = Choice()
     if linears:
-        size = sum(module.weight.numel() * module.weight.element_size() for module in linears)
-        choice = choice_for(model, linears, asked, reason, tell, mapped and size > WORTH_BYTES)
+        choice = choice_for(model, linears, asked, reason, tell, mapped and bytes_of(linears) > WORTH_BYTES)
     words = KERNELS[choice.kernel].words
     if choice.kernel != "plain":
         words += ", chosen by measuring" if asked is None else ", as asked"
@@ -91,8 +90,8 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
         packed, sentence = weights.packed_bytes, lean.SENTENCE
     else:
         weights, sentence = None, f"general: {general_path(model)}, since {reason}"
-        packed = _pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
-    replaced = sum(m.weight.numel() * m.weight.element_size() for m in linears) if packed else 0
+        packed = pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
+    replaced = bytes_of(linears) if packed else 0
     each = KERNELS[choice.kernel].weight_bytes
     read = int(sum(m.weight.numel() for m in linears) * each) if packed and each else replaced
     return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, read, choice.threads, _figures(choice))
@@ -134,13 +133,13 @@ def _figures(choice: Choice) -> tuple[KernelFigure, ...]:
     )
 
 
-def _is_apart(model: Any) -> bool:
+def is_apart(model: Any) -> bool:
     """Whether layers lie on several devices, are moved between them, or lie on none yet."""
     devices = {parameter.device.type for parameter in model.parameters()}
     return devices != {"cpu"} or any(hasattr(module, "_hf_hook") for module in model.modules())
 
 
-def _packable(model: Any) -> list[torch.nn.Linear]:
+def packable(model: Any) -> list[torch.nn.Linear]:
     """The plain linear layers of more than a handful of numbers; none where the files were quantised."""
     if getattr(model.config, "quantization_config", None):
         return []
@@ -150,11 +149,16 @@ def _packable(model: Any) -> list[torch.nn.Linear]:
     return [m for m in modules if m.weight.numel() >= 1024 and m.weight.is_floating_point()]
 
 
+def bytes_of(linears: list[torch.nn.Linear]) -> int:
+    """Of their weights as they were loaded."""
+    return sum(module.weight.numel() * module.weight.element_size() for module in linears)
+
+
 def _trial_of(linears: list[torch.nn.Linear]) -> Callable[[str, str], Callable[[int], object]]:
     """For trying kernels on the first linear layers of transformers' forward, one after another."""
     sample: list[torch.nn.Linear] = []
     for module in linears:
-        if sum(m.weight.numel() * m.weight.element_size() for m in sample) >= SAMPLE_BYTES:
+        if bytes_of(sample) >= SAMPLE_BYTES:
             break
         sample.append(module)
 
@@ -170,7 +174,7 @@ def _trial_of(linears: list[torch.nn.Linear]) -> Callable[[str, str], Callable[[
     return trial
 
 
-def _pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> int:
+def pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> int:
     """Gives each linear layer of transformers' model a packed product; its own weight stays. Returns bytes."""
     packed, mapped = 0, mapped_ranges()
     with torch.inference_mode():

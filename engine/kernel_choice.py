@@ -22,7 +22,7 @@ from typing import Any
 import platformdirs
 import torch
 
-from engine.kernels import KERNELS, offered, torch_threads
+from engine.kernels import KERNELS, multiplies, offered, torch_threads
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def choose(
     memory and the model is large enough to gain. Raises RuntimeError when this processor does not offer what is asked.
     """
     if asked is None and not worthwhile:
-        return Choice()
+        return Choice(wide="packed" if multiplies(weight.dtype) else "float32")
     names = offered(weight.dtype)
     if asked is not None and asked not in names:
         raise RuntimeError(asked)

@@ -42,13 +42,13 @@ def survey(session: Session, control: Control, tell: Callable[[KernelProgress], 
     model's weights are not plain numbers on the processor. The session runs on as it was.
     """
     model = session.model
-    linears = [] if paths._is_apart(model) else paths._packable(model)
+    linears = [] if paths.is_apart(model) else paths.packable(model)
     if not linears:
         raise CannotLoad(
             "Kernels can be compared for plain weights on the processor only.",
             "Load the model in bfloat16, float16 or float32 on the CPU.",
         )
-    size = sum(module.weight.numel() * module.weight.element_size() for module in linears)
+    size = paths.bytes_of(linears)
     if size * 1.2 > (free := read_memory().available_bytes):
         raise CannotLoad(
             "Comparing packs the weights once more: {need:.1f} GB, and {free:.1f} GB are free.",
@@ -133,7 +133,7 @@ def _forwards(
     kernel = "plain" if name == "compiled" else name
     choice = paths.choice_for(model, linears, kernel, reason, say)
     if reason:
-        paths._pack_in_place(linears, choice, say)
+        paths.pack_in_place(linears, choice, say)
         session.threads = choice.threads
         return lambda: GeneralForward(session)
     weights = lean.pack_model(model, kernel, choice.wide, lambda done, of: say(f"packing layer {done + 1} of {of}"))

@@ -78,6 +78,15 @@ def offered(dtype: torch.dtype) -> tuple[str, ...]:
     return tuple(found)
 
 
+def multiplies(dtype: torch.dtype) -> bool:
+    """Whether this processor multiplies matrices of this type; torch otherwise emulates it, several times slower."""
+    if dtype == torch.bfloat16:
+        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if dtype == torch.float16:
+        return torch.ops.mkldnn._is_mkldnn_fp16_supported()
+    return True
+
+
 def stream_dtype(kernel: str, dtype: torch.dtype) -> torch.dtype:
     """The type of the activations between the products of a kernel, for weights loaded in `dtype`."""
     return dtype if kernel in ("plain", "compiled", "onednn") else torch.float32

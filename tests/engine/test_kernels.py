@@ -168,6 +168,21 @@ def test_a_kernel_that_is_hardly_faster_is_not_taken_and_many_rows_go_the_fastes
     assert (choice.kernel, choice.wide) == ("plain", "float32")
 
 
+@pytest.mark.parametrize(("has_them", "wide"), [(True, "packed"), (False, "float32")])
+def test_what_is_not_measured_reads_prompts_in_float32_where_the_processor_lacks_16_bit_products(
+    monkeypatch, has_them, wide
+):
+    monkeypatch.setattr(kernel_choice, "multiplies", lambda dtype: has_them)
+    model = half_model()
+    path = paths.decode_path(model, None, mapped=False, tell=lambda what: None)
+    assert path.lean is not None
+    assert (path.lean.kernel, path.lean.wide) == ("plain", wide)
+    exact = GeneralForward(Session(copy.deepcopy(model).float(), None, None, None, None))  # type: ignore[arg-type]
+    lean, ids = LeanForward(path.lean, 8), list(range(50))
+    near(lean.read(ids), exact.read(ids), "plain")
+    near(lean.step([3]), exact.step([3]), "plain")
+
+
 def test_float32_weights_are_never_halved_unasked(monkeypatch):
     trial, clock = trial_with({"plain": 4.0, "onednn": 3.9, "float16": 1.0, "float32": 4.0})
     monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
