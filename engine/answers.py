@@ -10,6 +10,7 @@ from engine.errors import CannotLoad
 from engine.experiments import SweepQuestion, SweepsQuestion
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
 from engine.settings import EstimateQuestion, FuturesQuestion, KernelQuestion, OffloadQuestion, PlanWish
+from engine.words import WordsQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +77,10 @@ def answer(
             from engine.sweep import sweep
 
             return sweep(question, _there(session), control, emit)
+        case WordsQuestion():
+            from engine.words import tokens_of
+
+            return tokens_of(question, _there(session))
     raise TypeError(f"nobody answers {type(question).__name__}")
 
 

@@ -22,6 +22,7 @@ from engine.experiments import (  # noqa: F401  views import what the engine say
     Luck,
     LuckFigure,
     LuckQuestion,
+    Mean,
     RunFigures,
     Sweep,
     SweepAxis,
@@ -73,6 +74,9 @@ from engine.sizes import FitAnswer as FitAnswer  # views import what the engine 
 from engine.sizes import FitChange as FitChange
 from engine.sizes import LedgerPart as LedgerPart
 from engine.sizes import ModelPart as ModelPart
+from engine.words import WordForm as WordForm
+from engine.words import WordsQuestion as WordsQuestion
+from engine.words import WordTokens as WordTokens
 
 # ---------------------------------------------------------------- loading
 
@@ -381,6 +385,7 @@ class TokenEvent:
     stop_cut: bool = False  # a stop string began inside this token or earlier
     tail: Tail | None = None  # what is kept beyond the candidates; None: an older file
     forced: bool = False  # given by the person; the odds are the model's all the same
+    held: str = ""  # text that waits after this token, since it could become a stop string
 
     @property
     def surprise_nats(self) -> float:
@@ -484,6 +489,7 @@ class RunEnd:
     kv_allocated_bytes: int
     sentence: str = ""  # for "error" and other ends that need a word
     fix: str = ""
+    stop_string: str = ""  # that was written and cut off, for the reason "stop string"
     reused_tokens: int = 0  # of prompt and beginning, not read again: their keys and values were kept
     computed_tokens: int = 0  # that went through the model for this lane: read (shared or not) and written
 

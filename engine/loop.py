@@ -336,6 +336,7 @@ class _Running:
             stop_cut=lane.stop.matched is not None,
             tail=decision.tail,
             forced=forced,
+            held=lane.stop.held,
         )
 
     def stop_reason(self, lane: Lane) -> str:
@@ -378,6 +379,7 @@ class _Running:
             kv_allocated_bytes=lane.kv_allocated_bytes,
             sentence=sentence,
             fix=fix,
+            stop_string=lane.stop.matched or "",
             reused_tokens=lane.reused,
             computed_tokens=lane.computed,
         )

@@ -129,7 +129,10 @@ class FinishedRun:
         whole = [[f.logsumexp for f in token.stages if f.name in names] for token in self.tokens]
         self.own_whole = np.array([found[-1] if found else np.nan for found in whole])
         self.own_last = np.array([t.stages[-1].logsumexp if t.stages else np.nan for t in self.tokens])
-        self.own_low = np.array([token.draw_low for token in self.tokens])
+        # A token that was given lies where it lies whatever was drawn, and its interval may be none.
+        self.forced = np.array([token.forced for token in self.tokens], dtype=bool)
+        self.own_low = np.array([math.nan if token.forced else token.draw_low for token in self.tokens])
+        self.own_cuts = np.array([_own_cut(token) for token in self.tokens], dtype=np.uint8)
         self.own_choices = np.exp(np.minimum([token.final_entropy_nats for token in self.tokens], 50.0))
 
     # ---------------------------------------------------------------- deciding
@@ -218,6 +221,11 @@ class FinishedRun:
                 count[row] = these.size
                 unnamed[row] = these.size - mask[row].sum()
         return mask, count, unnamed
+
+
+def _own_cut(token: TokenEvent) -> int:
+    """The code of what cut the token itself: only one that was given can be cut."""
+    return token.candidate_cuts[token.candidate_ids.index(token.token_id)] if token.forced else NOT_CUT
 
 
 @lru_cache(maxsize=20_000)
@@ -666,7 +674,8 @@ class _Deciding:
         cuts = np.where(self.known, cuts, CUT_OPEN)
         low, high = low.copy(), high.copy()
         own = np.array(run.rows_of.get(s, []), dtype=np.int64)  # what it was drawn with
-        fates[own], cuts[own], others[own] = STANDS, NOT_CUT, -1
+        fates[own], cuts[own], others[own] = STANDS, run.own_cuts[own], -1
+        fates[run.forced], others[run.forced] = STANDS, -1  # it would be given again
         low[own] = high[own] = run.own_choices[own]
         return Redecided(
             fates.astype(np.uint8).tobytes(),

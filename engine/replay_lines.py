@@ -119,6 +119,7 @@ def _token_line(event: ev.TokenEvent) -> str:
     top, more = _alternatives(event)
     u = "null" if event.u is None else _number(event.u)
     forced = '"forced":true,' if event.forced else ""
+    held = f'"held":{_quoted(event.held)},' if event.held else ""
     return (
         f'{{"kind":"token","run_id":{event.run_id:d},"lane":{event.lane:d},"step":{event.step:d},'
         f'"token_id":{event.token_id:d},"text":{_quoted(event.text)},"token_text":{_quoted(event.token_text)},'
@@ -130,7 +131,7 @@ def _token_line(event: ev.TokenEvent) -> str:
         f'"kv_allocated_bytes":{event.kv_allocated_bytes:d},"forward_ms":{_number(event.forward_ms)},'
         f'"sampling_ms":{_number(event.sampling_ms)},"context_used_tokens":{event.context_used_tokens:d},'
         f'"vocab_size":{event.vocab_size:d},"temperature":{_number(event.temperature)},'
-        f'"stop_cut":{"true" if event.stop_cut else "false"},{forced}"settings":{_settings_json(event.settings)},'
+        f'"stop_cut":{"true" if event.stop_cut else "false"},{forced}{held}"settings":{_settings_json(event.settings)},'
         f'"stages":[{stages}],"top":[{top}]{more}{_tail_json(event.tail)}}}'
     )
 
@@ -323,6 +324,7 @@ class Reader:
             stop_cut=_bool(v["stop_cut"]),
             tail=_tail(v.get("tail")),
             forced=_bool(v.get("forced", False)),
+            held=_str(v.get("held", "")),
         )
 
     def _shared(self, text: str) -> str:

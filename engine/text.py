@@ -214,7 +214,7 @@ class StopMatcher:
 
     def __init__(self, stop: tuple[str, ...]) -> None:
         self.stop = stop
-        self._held = ""
+        self.held = ""  # what waits
         self.matched: str | None = None
 
     def add(self, text: str) -> str:
@@ -223,19 +223,19 @@ class StopMatcher:
             return ""
         if not self.stop:
             return text
-        pending = self._held + text
+        pending = self.held + text
         found = [(pending.find(stop), -len(stop), stop) for stop in self.stop if stop in pending]
         if found:
             at, _, self.matched = min(found)  # the earliest; of those that begin together any cuts at the same place
-            self._held = ""
+            self.held = ""
             return pending[:at]
         keep = max(self._overlap(pending, stop) for stop in self.stop)
-        self._held = pending[len(pending) - keep :]
+        self.held = pending[len(pending) - keep :]
         return pending[: len(pending) - keep]
 
     def finish(self) -> str:
         """What was held and turned out to be no stop string (TXT-9)."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         return held
 
     @staticmethod

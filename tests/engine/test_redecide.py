@@ -183,6 +183,17 @@ def test_a_bias_is_decided_where_the_tokens_logit_is_kept_and_open_where_it_is_n
     assert check(biased, rows, [1], replace(used, banned=(far,))).open_count <= 4
 
 
+def test_a_given_word_stands_under_any_settings_and_shows_what_would_have_cut_it() -> None:
+    logits = np.array([5, 4, 3, 2, 1], dtype=np.float32)
+    used = SamplingSettings(top_k=2, seed=3)
+    d = decide(logits, History([0]), used, draw(3, 0), forced=4)
+    event = replace(event_of(logits, History([0]), used, 0), token_id=4, forced=True, candidate_cuts=d.candidate_cuts)
+    run = FinishedRun(start_of([0], used), [event])
+    for other, code in ((used, 1 + ev.FILTERS.index("top_k")), (replace(used, top_k=0), NOT_CUT)):
+        found = run.redecide(other)
+        assert (found.first, found.open_at, found.cuts[0]) == (None, None, code)
+
+
 def test_nothing_to_decide_is_no_error() -> None:
     found = FinishedRun(start_of([1], PLAIN), []).redecide(PLAIN)
     assert (found.first, found.open_at, found.open_count) == (None, None, 0)
