@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.experiments import Experiments
+from app.exports import Exports
 from app.forks import Forks
 from app.laboratory import Laboratory
 from app.lanes import Lanes
@@ -83,6 +84,7 @@ class MainWindow(QMainWindow):
         self.redecisions = Redecisions(self)
         self.lanes = Lanes(self)
         self.forks = Forks(self)
+        self.exports = Exports(self)
         self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
         self.experiments = Experiments(self)
         build_menus(self)
@@ -511,9 +513,10 @@ class MainWindow(QMainWindow):
         lines = []
         for menu in self.menus.actions():
             for action in menu.menu().actions() if menu.menu() else ():
-                if not action.shortcut().isEmpty():
-                    key = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
-                    lines.append(f"{key}\t{action.text().replace('&', '')}")
+                for act in action.menu().actions() if action.menu() else (action,):
+                    if not act.shortcut().isEmpty():
+                        key = act.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+                        lines.append(f"{key}\t{act.text().replace('&', '')}")
         self._message(self.tr("Keyboard"), "\n".join(lines))
 
     @Slot()
@@ -582,6 +585,7 @@ class MainWindow(QMainWindow):
         self.hide()  # gone at once for the person, while the engine comes to its end
         self.models.stop()
         self.xrays.close()
+        self.exports.close()
         self.engine.close()
         self.models.close()
         super().closeEvent(event)

@@ -28,6 +28,14 @@ def build_menus(window: MainWindow) -> None:
     _action(file, tr("Open a replay…"), "Ctrl+O", window.replays.open)
     window.recent_menu = file.addMenu(tr("Recent runs"))
     window.save_action = _action(file, tr("Save replay…"), "Ctrl+S", window.replays.save)
+    export = file.addMenu(tr("Export"))
+    _action(export, tr("Export…"), "Ctrl+E", window.exports.show)
+    export.addSeparator()
+    copies = [
+        _action(export, tr("Copy as a program for transformers"), "Ctrl+Shift+T", window.exports.copy_transformers),
+        _action(export, tr("Copy as a request for OpenAI's API"), "Ctrl+Shift+O", window.exports.copy_openai),
+        _action(export, tr("Copy as chat messages"), "Ctrl+Shift+M", window.exports.copy_chat),
+    ]
     _action(file, tr("What fits on other GPUs…"), "Ctrl+G", window.model_panel.open_planner)
     file.addSeparator()
     window.unload_action = _action(file, tr("Unload the model"), "Ctrl+Shift+L", window.engine.unload)
@@ -68,6 +76,9 @@ def build_menus(window: MainWindow) -> None:
         act = _action(laboratory, QCoreApplication.translate("Laboratory", page.title), page.key, window.show_lab_page)
         act.setData(page.name)
     window.laboratory_menu = laboratory
+
+    window.text_view.word_menu.addSeparator()
+    window.text_view.word_menu.addActions(copies)
 
     view = bar.addMenu(tr("&View"))
     for dock in window.docks.values():

@@ -79,7 +79,7 @@ class Replays(QObject):
         if run is None:
             return False
         lanes = [each for each in self.window.store.runs if each.start.run_id == run.start.run_id]
-        recorder = Recorder(path, self._header_of(run), replace=True)
+        recorder = Recorder(path, self.header_of(run), replace=True)
         for event in story(run.start, self.window.store.runs):
             recorder.take(event)
         if run.facts is not None:
@@ -97,7 +97,7 @@ class Replays(QObject):
         self.window.banner.show_note(self.tr("Saved in {path}.").format(path=recorder.path))
         return True
 
-    def _header_of(self, run: Run) -> dict:
+    def header_of(self, run: Run) -> dict:
         """What the first line of its file says: of the model that wrote it, which need not be the one loaded now."""
         from engine.replay import header_of
 

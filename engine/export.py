@@ -23,7 +23,7 @@ ALTERNATIVES = 5  # per token in JSON Lines, where nobody says otherwise
 
 @dataclass(frozen=True, eq=False)
 class ExportRun:
-    """One lane's run as it stood when it was taken. `tokens[i]` is step i: a fork's begin with its parent's.
+    """One lane's run as it stood when it was taken. A fork's tokens begin with its parent's, where those are known.
 
     header: what the first line of the run's replay file says, see docs/replay-format.md; may be empty.
     """
@@ -40,8 +40,20 @@ class ExportRun:
         return lane_letter(self.start.lane)
 
     @property
+    def lost(self) -> int:
+        """So many tokens at the beginning are known by their ids alone: a fork whose parent is not here."""
+        return self.tokens[0].step if self.tokens else 0
+
+    @property
+    def ids(self) -> list[int]:
+        """The written token ids, from step 0 on."""
+        return [*self.start.written[: self.lost], *(token.token_id for token in self.tokens)]
+
+    @property
     def text(self) -> str:
-        return self.end.text if self.end is not None else "".join(token.text for token in self.tokens)
+        if self.end is not None and not self.lost:
+            return self.end.text
+        return "".join(token.text for token in self.tokens) + (self.end.tail_text if self.end is not None else "")
 
     @property
     def raw(self) -> bool:

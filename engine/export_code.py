@@ -66,7 +66,7 @@ def _notes(run: ExportRun) -> list[str]:
     if lacking:
         told = " and ".join(f"{name}={getattr(settings, name)!r}" for name in lacking)
         notes.append(f"Not here: {told}. transformers has no counterpart, so the words differ where it counted.")
-    if run.changes or any(token.settings != settings for token in run.tokens):
+    if run.changes or any(t.settings is not settings and t.settings != settings for t in run.tokens):
         notes.append("The settings were changed while the run went on; these are the ones that it began with.")
     if run.start.forced_tokens:
         notes.append(f"The first {run.start.forced_tokens} new tokens were given by hand; here they are chosen.")

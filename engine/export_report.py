@@ -169,13 +169,17 @@ def _percent(share: float) -> str:
 def partings(runs: list[ExportRun], say: Say = as_is) -> list[Parting]:
     """For each run where it parts from the first, with the draws and the odds of both. Of the first itself: nothing."""
     names = names_of(runs)
-    first = [token.token_id for token in runs[0].tokens]
+    first = runs[0].ids
     found = [Parting(None, "")]
     for run in runs[1:]:
-        own = [token.token_id for token in run.tokens]
+        own = run.ids
         at = first_difference(first, own)
-        if at is not None:
-            words = [_token_words(name, each.tokens[at], say) for name, each in ((names[0], runs[0]), ("", run))]
+        if at is not None and at < max(run.lost, runs[0].lost):
+            sentence = say("Parts from {first} at token {number}, which is not in this recording.").format(
+                first=names[0], number=at + 1
+            )
+        elif at is not None:
+            words = [_token_words(each.tokens[at - each.lost], say) for each in (runs[0], run)]
             sentence = say("Parts from {first} at token {number}: {theirs}; here {own}.").format(
                 first=names[0], number=at + 1, theirs=words[0], own=words[1]
             )
@@ -191,7 +195,7 @@ def partings(runs: list[ExportRun], say: Say = as_is) -> list[Parting]:
     return found
 
 
-def _token_words(name: str, token: TokenEvent, say: Say) -> str:
+def _token_words(token: TokenEvent, say: Say) -> str:
     drawn = say("no draw") if token.u is None else f"u = {token.u:.4f}"
     odds = say("{raw} by the model, {final} after the settings").format(
         raw=_percent(math.exp(token.logprob)), final=_percent(math.exp(token.final_logprob))
@@ -233,10 +237,11 @@ def as_markdown(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is
         yield f"### {_md(name)}\n\n"
         if parting.sentence:
             yield f"{_md(parting.sentence)}\n\n"
-        if not parting.step:  # none, or the very first
+        place = (parting.step or 0) - run.lost
+        if place <= 0:  # none, the very first, or one that is not here
             yield _fenced(run.text) + "\n"
             continue
-        begin = sum(len(token.text) for token in run.tokens[: parting.step])
+        begin = sum(len(token.text) for token in run.tokens[:place])
         yield _fenced(run.text[:begin]) + "\n"
         yield f"**{_md(say('from here on otherwise:'))}**\n\n{_fenced(run.text[begin:])}\n"
     if pictures:
@@ -354,7 +359,7 @@ def as_html(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is, la
 
 def _shaded(run: ExportRun, marks: dict[int, str]) -> Iterator[str]:
     """The text's tokens: as shaded as they were surprising, in a frame where lanes part."""
-    for at, token in enumerate(run.tokens):
+    for at, token in enumerate(run.tokens, start=run.lost):
         text, level = _html(token.text), _shade(token.surprise_nats)
         if text and level:
             text = f'<span class="s{level}">{text}</span>'

@@ -172,7 +172,7 @@ class PresetChooser(QWidget):
         menu = QMenu(self.menu_button)
         acts = (
             (self.tr("Save these settings as a preset…"), "Ins", self.ask_name),
-            (self.tr("Rename…"), "F2", self.ask_new_name),
+            (self.tr("Rename…"), "Shift+F2", self.ask_new_name),
             (self.tr("Delete"), "Del", self.delete),
         )
         self.save_action, self.rename_action, self.delete_action = (

@@ -216,3 +216,14 @@ def test_words_of_our_own_can_be_said_otherwise(two):
 def test_a_report_of_nothing_is_refused():
     with pytest.raises(ValueError, match="needs a run"):
         next(as_html([], []))
+
+
+def test_a_fork_without_its_parent_is_compared_by_ids_and_says_what_it_lacks(two):
+    one, other = two
+    fork = replace(other, start=replace(other.start, written=(1, 2)), tokens=other.tokens[2:])
+    assert partings([one, fork])[1].step == 2
+    assert "“ sleeps”" in partings([one, fork])[1].sentence
+    page = Page("".join(as_html([one, fork], [])))
+    assert page.marks == [("B", " bends"), ("B", " sleeps")]
+    astray = replace(fork, start=replace(fork.start, written=(1, 9)))
+    assert "not in this recording" in partings([one, astray])[1].sentence
