@@ -322,6 +322,7 @@ class MainWindow(QMainWindow):
             lanes=(self.sampling_panel.settings(),),
             max_new_tokens=self.sampling_panel.max_new_tokens(),
             stop=self.sampling_panel.stop_strings(),
+            forced_text=self.sampling_panel.forced_text(),
             markers_as_text=self.prompt_panel.markers_as_text(),
         )
 
@@ -553,6 +554,8 @@ class MainWindow(QMainWindow):
         self.model_panel.ledger.set_wish(p.ledger_context, p.ledger_lanes)
         self.store.described_machine = (p.planned_gpus, p.planned_cpu_gb)
         self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
+        self.sampling_panel.constraints.restore(p.words)
+        self.sampling_panel.constraints.set_begin(p.begin_with)
         with contextlib.suppress(SettingsRefused, TypeError):
             self.sampling_panel.restore(
                 SamplingSettings.from_dict(p.sampling), p.max_new_tokens, tuple(p.stop), p.seconds_per_token
@@ -569,6 +572,7 @@ class MainWindow(QMainWindow):
         p.sampling = self.sampling_panel.settings().as_dict()
         p.max_new_tokens = self.sampling_panel.max_new_tokens()
         p.stop = list(self.sampling_panel.stop_strings())
+        p.begin_with, p.words = self.sampling_panel.forced_text(), self.sampling_panel.constraints.state()
         p.seconds_per_token = self.sampling_panel.pace()
         p.text_size = self.text_view.size_step()
         p.ledger_context, p.ledger_lanes = self.model_panel.ledger.kept_wish()

@@ -52,6 +52,8 @@ class Preferences:
     sampling: dict[str, Any] = field(default_factory=lambda: dict(FIRST_SAMPLING))
     max_new_tokens: int = 256
     stop: list[str] = field(default_factory=list)
+    begin_with: str = ""  # what every run is made to begin with
+    words: dict[str, Any] = field(default_factory=dict)  # banned or biased, as Constraints.state gives them
     seconds_per_token: float = 0.0
     text_size: int = 0  # points more or less than the base
     lanes: dict[str, Any] = field(default_factory=dict)  # side by side, as LaneSet.as_dict gives them

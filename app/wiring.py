@@ -41,6 +41,7 @@ def connect(window: MainWindow) -> None:
     window.prompt_panel.preview_requested.connect(window.ask_preview)
     window.prompt_panel.run_requested.connect(window.start_run)
     window.sampling_panel.settings_changed.connect(window.use_settings)
+    window.sampling_panel.asked.connect(engine.ask)
     window.sampling_panel.run_requested.connect(window.start_run)
     window.sampling_panel.step_requested.connect(window.one_token)
     window.sampling_panel.pause_toggled.connect(window.toggle_pause)

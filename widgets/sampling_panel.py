@@ -19,6 +19,7 @@ from widgets.panel import ElidedLabel, Panel
 from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
 from widgets.run_store import RunStore
+from widgets.sampling_constraints import Constraints
 from widgets.sampling_rows import SettingRow, knobs
 from widgets.stop_list import StopList
 
@@ -36,6 +37,7 @@ class SamplingPanel(Panel):
     pause_toggled = Signal()
     stop_requested = Signal()
     pace_changed = Signal(object)  # seconds per token
+    asked = Signal(object)  # a question to the loaded model
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
@@ -130,6 +132,11 @@ class SamplingPanel(Panel):
         self.stop_list = StopList()
         column.addWidget(ElidedLabel(self.tr("Stop at")))
         column.addWidget(self.stop_list)
+        self.constraints = Constraints(self.store)
+        column.addWidget(self.constraints)
+        self.constraints.changed.connect(self._constrained)
+        self.constraints.asked.connect(self.asked)
+        self.constraints.begin_changed.connect(self._count_more)
         self.body.addWidget(self.more_button)
         self.body.addWidget(self.more)
         self.more_button.toggled.connect(self._show_more)
@@ -186,6 +193,10 @@ class SamplingPanel(Panel):
 
     def stop_strings(self) -> tuple[str, ...]:
         return self.stop_list.strings()
+
+    def forced_text(self) -> str:
+        """What every run begins with, "" for nothing."""
+        return self.constraints.begin()
 
     def pace(self) -> float:
         """Seconds per token, 0 for full speed."""
@@ -245,6 +256,11 @@ class SamplingPanel(Panel):
         self._dragging = name if drag else ""
         self._take(replace(self._settings, **{name: value}), same_drag)  # type: ignore[arg-type]
 
+    def _constrained(self, settings: object, drag: bool) -> None:
+        same_drag = drag and self._dragging == "constraints"
+        self._dragging = "constraints" if drag else ""
+        self._take(settings, same_drag)  # type: ignore[arg-type]
+
     def _seed_typed(self, value: object) -> None:
         self._take(replace(self._settings, seed=value))  # type: ignore[arg-type]
 
@@ -270,6 +286,7 @@ class SamplingPanel(Panel):
                 row.set_value(value)
         if self.seed_field.value() != self._settings.seed:
             self.seed_field.set_value(self._settings.seed)
+        self.constraints.show_settings(self._settings)
         self._count_more()
         self._tell_greedy()
         self.presets.show_settings(self._settings)
@@ -296,6 +313,7 @@ class SamplingPanel(Panel):
             for name, row in self.rows.items():
                 row.set_default(getattr(self._defaults, name))
             self.defaults_action.setText(self._defaults_text())
+        self.constraints.refresh()
         token = self.store.shown_token
         vocab_size = facts.vocab_size if facts is not None else None
         for row in self.rows.values():
@@ -319,6 +337,6 @@ class SamplingPanel(Panel):
         """A folded section still says that something in it is on."""
         _, more = knobs()
         count = sum(getattr(self._settings, knob.name) != getattr(OFF, knob.name) for knob in more)
-        count += len(self.stop_list.strings())
+        count += len(self.stop_list.strings()) + self.constraints.count()
         text = self.tr("more settings")
         self.more_button.setText(f"{text} ({self.tr('{count} on').format(count=count)})" if count else text)
