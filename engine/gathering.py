@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.control import Control
 from engine.errors import RunFailed
-from engine.events import Event, ExperimentProgress, RunEnd, TokenEvent
+from engine.events import Event, ExperimentProgress, PrefillProgress, RunEnd, TokenEvent
 from engine.experiments import Asked, RunFigures
 from engine.figures import distinct_ngrams, mean, repetition
 from engine.loop import generate
@@ -101,13 +101,17 @@ def events_of(
     """
     gathered = [Gathered() for _ in lanes]
     failed: list[RunEnd] = []
-    kept_on, session.kept.on = session.kept.on, True  # later batches read the prompt from the cache
+    kept = session.kept
+    kept_on, kept.on = kept.on, True  # later batches read the prompt from the cache
+    before, known = list(kept.caches), False
     try:
         for event in generate(session, asked.request(lanes), control):
             figures = None
             if isinstance(event, TokenEvent):
                 gathered[event.lane].take(event)
                 pace.token(event.lane)
+            elif isinstance(event, PrefillProgress):
+                known = event.reused_tokens >= event.total_tokens - 1
             elif isinstance(event, RunEnd) and event.reason != "cancelled":
                 figures = gathered[event.lane].figures(event)
                 pace.ended(event.lane)
@@ -117,6 +121,8 @@ def events_of(
                         raise RunFailed(event.sentence, event.fix)
             yield event, figures
     finally:
-        session.kept.on = kept_on
+        # One cache that begins with the prompt is enough: a long experiment must not fill the memory with others.
+        kept.caches = before if known else before + [cache for cache in kept.caches if cache not in before][-1:]
+        kept.on = kept_on
         if not kept_on:
-            session.kept.drop()
+            kept.drop()

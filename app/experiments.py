@@ -1,0 +1,233 @@
+"""The laboratory's long experiments in the window: what pages wish for becomes a question, kept sweeps are found."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from app.preferences import sweeps_folder, write_preferences
+from engine.errors import FileRefused, SettingsRefused
+from engine.events import Answered, Asked, EngineError, Loaded, Sweep, SweepQuestion, SweepsQuestion
+from engine.file_names import safe_name
+from widgets.lab import PAGES
+from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunSweep, StopExperiment
+
+if TYPE_CHECKING:
+    from app.main_window import MainWindow
+
+log = logging.getLogger(__name__)
+
+
+class Experiments(QObject):
+    """Between the laboratory's pages and the engine. Nothing of it is remembered on a visit."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self.window = window
+        self._visit: tempfile.TemporaryDirectory | None = None
+        self._numbers = 0  # each listing of sweeps is a question of its own
+        self._offered = False
+        self._offer: SweepsQuestion | None = None
+        self._closing = False
+        laboratory = window.laboratory
+        for kind, act in (
+            (RunSweep, self.run_sweep),
+            (GoOn, self.go_on),
+            (FindSweeps, self.find_sweeps),
+            (OpenRuns, self.open_runs),
+            (StopExperiment, self.stop),
+        ):
+            laboratory.route(kind, act)
+        laboratory.page_changed.connect(self.page_changed)
+        window.engine.worker.event.connect(self.take)
+
+    @property
+    def folder(self) -> Path:
+        """Where sweeps are kept; on a visit a folder that goes with the window."""
+        window = self.window
+        if window._visit is None:
+            return sweeps_folder()
+        if window._visit:
+            return Path(window._visit) / "sweeps"
+        if self._visit is None:
+            self._visit = tempfile.TemporaryDirectory(prefix="glasswork-sweeps-", ignore_cleanup_errors=True)
+        return Path(self._visit.name)
+
+    def page(self, name: str) -> Any:
+        return self.window.laboratory.page(name)
+
+    # ---------------------------------------------------------------- any experiment
+
+    def begin(self, question: object) -> bool:
+        """Asks the engine. False, with a note, where it is at work already or there is no model."""
+        window = self.window
+        if window.store.facts is None:
+            window.banner.show_note(
+                self.tr("No model is loaded: choose one first."), self.tr("Choose a model…"), window.show_model_panel
+            )
+            return False
+        window.store.inside.answers.pop(question, None)  # what it found the last time
+        if not window.engine.experiment(question):
+            window.banner.show_note(self.tr("The engine is at work: wait for its end, or stop it."))
+            return False
+        window.banner.dismiss()
+        return True
+
+    def asked(self, max_new_tokens: int) -> Asked | None:
+        """The window's prompt with so many tokens; None, with a banner, where it cannot be run."""
+        window = self.window
+        try:
+            return replace(Asked.of(window.request()), max_new_tokens=max_new_tokens)
+        except SettingsRefused as error:
+            window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return None
+
+    @Slot(object)
+    def stop(self, _wish: object = None) -> None:
+        self.window.stop()
+
+    @Slot(object)
+    def page_changed(self, name: object) -> None:
+        """A page comes into view: it is told what the window knows."""
+        if name == "sweep":
+            page = self.page("sweep")
+            if not getattr(page, "restored", False):
+                page.restored = True
+                page.restore(self.window.preferences.sweep_form)
+            self.find_sweeps(FindSweeps())
+
+    @Slot(object)
+    def take(self, event: object) -> None:
+        """What is no page's own: a sweep that was broken off is offered once the model is there."""
+        if isinstance(event, Loaded) and not self._offered:
+            self._offered = True
+            going = self.window.preferences.going_sweep
+            if self.window._visit is None and going and (Path(going) / "sweep.json").is_file():
+                self._numbers += 1
+                self._offer = SweepsQuestion(going, self._numbers)
+                self.window.engine.ask(self._offer)
+        elif isinstance(event, Answered):
+            if event.question == self._offer:
+                self._offer = None
+                if isinstance(event.answer, tuple) and event.answer and not event.answer[0].complete:
+                    self._offer_again(event.answer[0])
+            elif isinstance(event.question, SweepQuestion) and not self._closing:
+                self._remember_going("")  # done, stopped by hand, or failed: the page tells which
+
+    # ---------------------------------------------------------------- sweeps
+
+    @Slot(object)
+    def run_sweep(self, wish: RunSweep) -> None:
+        asked = self.asked(wish.max_new_tokens)
+        if asked is None:
+            return
+        base = wish.base or self.window.sampling_panel.settings()
+        try:
+            question = SweepQuestion(self._new_folder(wish), asked, base, wish.axes, wish.seeds, wish.batch)
+        except SettingsRefused as error:
+            self.window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
+            return
+        self.window.prompt_panel.remember()
+        self._begin_sweep(question)
+
+    @Slot(object)
+    def go_on(self, wish: GoOn) -> None:
+        self._begin_sweep(wish.question)
+
+    def _begin_sweep(self, question: SweepQuestion) -> None:
+        if self.begin(question):
+            self.page("sweep").begun(question)
+            self.window.preferences.sweep_form = asdict(self.page("sweep").form.state())
+            self._remember_going(question.folder)
+
+    def _new_folder(self, wish: RunSweep) -> str:
+        """A folder that nobody has: the day, the time and what is varied."""
+        names = " x ".join(axis.name for axis in wish.axes)
+        name = safe_name(f"{datetime.now():%Y-%m-%d %H.%M.%S} {names}")
+        free = self.folder / name
+        for number in range(2, 1000):
+            if not free.exists():
+                break
+            free = self.folder / f"{name} {number}"
+        return str(free)
+
+    @Slot(object)
+    def find_sweeps(self, wish: FindSweeps) -> None:
+        """Asks for what is kept; a person may name another folder."""
+        folder = str(self.folder)
+        if wish.choose:
+            folder = QFileDialog.getExistingDirectory(self.window, self.tr("Open the folder of a sweep"), folder)
+            if not folder:
+                return
+        self._numbers += 1
+        question = SweepsQuestion(folder, self._numbers)
+        self.page("sweep").finding(question)
+        self.window.engine.ask(question)
+
+    def _remember_going(self, folder: str) -> None:
+        """Written at once: a crash is what it is for."""
+        if self.window._visit is None and self.window.preferences.going_sweep != folder:
+            self.window.preferences.going_sweep = folder
+            write_preferences(self.window.preferences)
+
+    def _offer_again(self, sweep: Sweep) -> None:
+        self._broken_off = sweep
+        self.window.banner.show_note(
+            self.tr("A sweep was going on when the program was closed: {done} of {all} runs are done.").format(
+                done=sweep.done, all=len(sweep.runs)
+            ),
+            self.tr("Show it"),
+            self.show_broken_off,
+        )
+
+    @Slot()
+    def show_broken_off(self) -> None:
+        self.window.banner.dismiss()
+        self.window.laboratory.show("sweep")
+        self.page("sweep").show_one(self._broken_off)
+
+    # ---------------------------------------------------------------- runs
+
+    @Slot(object)
+    def open_runs(self, wish: OpenRuns) -> None:
+        """One run becomes the text that is shown; several stand side by side."""
+        window = self.window
+        if len(wish.files) == 1:
+            if window.replays.open_file(Path(wish.files[0])):
+                window.laboratory.show_text()
+            return
+        if window.engine.busy == "run":
+            window.banner.show_note(self.tr("A run goes on: stop it first."))
+            return
+        from app.several_replays import side_by_side
+
+        QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
+        try:
+            events = side_by_side([Path(file) for file in wish.files], wish.names)
+        except FileRefused as error:
+            window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "replay"))
+            return
+        finally:
+            QApplication.restoreOverrideCursor()
+        store = window.store
+        store.take_replay(events)
+        window.engine.number_after(max(run.start.run_id for run in store.runs))
+        window.busy_changed(window.engine.busy)
+        store.compare(store.runs)
+        window.laboratory.show("lanes" if any(page.name == "lanes" for page in PAGES) else "text")
+
+    def close(self) -> None:
+        """The window closes. A sweep that goes on is offered at the next start."""
+        self._closing = True
+        page = self.window.laboratory.pages.get("sweep")
+        if page is not None:
+            self.window.preferences.sweep_form = asdict(page.form.state())  # type: ignore[attr-defined]
+        if self._visit is not None:
+            self._visit.cleanup()

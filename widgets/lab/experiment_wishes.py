@@ -1,0 +1,56 @@
+"""What the pages of sweep, luck and blind test ask for. All frozen; the window's prompt and model complete them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.events import SweepAxis, SweepQuestion
+from engine.settings import SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RunSweep:
+    """A new sweep of the window's prompt. base: what is not varied; None: the sliders as they stand."""
+
+    axes: tuple[SweepAxis, ...]
+    seeds: tuple[int, ...]
+    max_new_tokens: int
+    batch: int
+    base: SamplingSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """A sweep that is kept goes on where it stopped."""
+
+    question: SweepQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class FindSweeps:
+    """The page wants to know which sweeps are kept. choose: a person names a folder first."""
+
+    choose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRuns:
+    """Recorded runs take the place of what is shown: one in the text page, several as lanes. names: of the lanes."""
+
+    files: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopExperiment:
+    """What was finished by then stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLuck:
+    """first_seed: None for seeds that were not used before."""
+
+    settings: tuple[SamplingSettings, SamplingSettings]
+    seeds: int
+    first_seed: int
+    max_new_tokens: int
