@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from engine.events import SessionFacts
 from engine.settings import Range
@@ -15,11 +15,11 @@ from widgets.fields import NumberField
 from widgets.format import bytes_text, count_text, number_text
 from widgets.lab.lane_set import MOST, MOST_NEW_TOKENS, LaneSet
 from widgets.lab.parting import LaneWatch
-from widgets.panel import ElidedLabel, Panel
+from widgets.panel import FittingLabel, Panel, PlainLabel
 from widgets.prompt_edit import PromptEdit
 from widgets.run_controls import RunControls
 from widgets.run_store import RunStore
-from widgets.small import SmallText
+from widgets.small import make_small
 from widgets.status_line import pace
 
 
@@ -52,18 +52,18 @@ class LaneBar(Panel):
         row.addWidget(self.controls)
         self.body.addLayout(row)
         self.lockstep = Choice(self.tr("How the lanes go"))
-        self.lockstep.addItem(self.tr("in lockstep, as one batch"), True)
+        self.lockstep.addItem(self.tr("in lockstep"), True)
         self.lockstep.addItem(self.tr("each lane alone"), False)
-        self.lockstep.setMinimumWidth(theme.base_px() * 14)
+        self.lockstep.setFixedWidth(theme.base_px() * 11)
         self.lockstep.currentIndexChanged.connect(self._chosen)
         self.limit_field = NumberField(Range(1, MOST_NEW_TOKENS, 256, integer=True), 256, step=16)
         self.limit_field.setAccessibleName(self.tr("Most new tokens"))
         self.limit_field.setFixedWidth(theme.base_px() * 5)
-        self.limit_label = ElidedLabel(self.tr("most new tokens"), "muted")
+        self.limit_label = PlainLabel(self.tr("most new tokens"), "muted")
         tip = self.tr("max new tokens: a lane ends after this many, where nothing ends it before.")
         self.limit_field.setToolTip(tip)
         self.limit_label.setToolTip(tip)
-        self.need_label = SmallText()
+        self.need_label, self.note_label = FittingLabel("muted"), FittingLabel("muted")
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self.lockstep)
@@ -71,11 +71,13 @@ class LaneBar(Panel):
         row.addWidget(self.limit_label)
         row.addWidget(self.limit_field)
         row.addSpacing(4)
-        row.addWidget(self.need_label, 1)
+        said = QVBoxLayout()
+        said.setSpacing(0)
+        said.addWidget(self.need_label)
+        said.addWidget(self.note_label)
+        row.addLayout(said, 1)
         self.body.addLayout(row)
         self.body.addWidget(self.limit_field.problem_label)
-        self.note_label = SmallText()
-        self.body.addWidget(self.note_label)
         self.lane_button = self._head_button(
             self.tr("Lane"), "plus", self.tr("One more lane, with the last one's settings (Ctrl+Shift+N)")
         )
@@ -100,6 +102,8 @@ class LaneBar(Panel):
     @Slot()
     def _size(self) -> None:
         self.prompt_edit.setFixedHeight(self.controls.sizeHint().height())
+        for label in (self.need_label, self.note_label):
+            make_small(label)
 
     # ---------------------------------------------------------------- what it shows
 
@@ -154,17 +158,14 @@ class LaneBar(Panel):
         if running and any(run.running for run in running):
             rates = [rate for run in running if run.running and (rate := pace(run).tokens_per_s) is not None]
             held = sum(run.tokens[-1].kv_bytes for run in running if run.tokens)
-            self._say(
-                self.need_label,
-                self.tr("together {rate} / s · KV cache {bytes} (measured)").format(
-                    rate=number_text(sum(rates), 0), bytes=bytes_text(held)
-                ),
-                "muted",
-            )
+            words = self.tr("together {rate} / s · KV cache {bytes} (measured)")
+            told = [words.format(rate=number_text(sum(rates), 0), bytes=bytes_text(held))]
+            self._say(self.need_label, told, self.tr("All lanes together; KV cache entries in use."))
         else:
-            words, fits = self.forecast()
-            self._say(self.need_label, words, "muted" if fits else "warning")
-        self._say(self.note_label, self._note(), "muted")
+            told, fits = self.forecast()
+            tip = self.tr("Keys and values of every token of every lane, by the model's own layers; predicted.")
+            self._say(self.need_label, told, f"{told[0]}\n{tip}", "muted" if fits else "warning")
+        self._say(self.note_label, *self._note())
 
     def _remark(self) -> tuple[str, str, str]:
         assert self.lanes is not None
@@ -181,62 +182,68 @@ class LaneBar(Panel):
         tip = self.tr("The prompt is read once for all lanes that share it. With one seed all draw the same numbers.")
         return f"{shared} · {draws}", tip, draws
 
-    def _note(self) -> str:
-        """What a person must know before trusting a difference (SAM-27); lanes that found no room."""
+    def _note(self) -> tuple[list[str], str]:
+        """What a person must know before trusting a difference (SAM-27), or of lanes that found no room: wordings, the
+        longest first, and a tool tip."""
         assert self.lanes is not None
-        said = []
-        if self._left_out:
-            said.append(
-                self.tr("{count} more lanes of this replay are not shown: {most} stand side by side.").format(
-                    count=count_text(self._left_out), most=MOST
-                )
-            )
         facts = self.store.facts
-        if facts is not None and self.lanes.lockstep and facts.precision != "float32":
-            said.append(
-                self.tr(
-                    "In {precision} a batch is rounded differently than a lane alone: the arithmetic, not the "
-                    "setting, may part two equal lanes. Where that happens, it is said there."
-                ).format(precision=facts.precision)
-            )
-        return " ".join(said)
+        if self._left_out:
+            count = count_text(self._left_out)
+            said = self.tr("{count} more lanes are not shown: {most} stand side by side").format(count=count, most=MOST)
+            return [said, self.tr("{count} more lanes").format(count=count)], said
+        if facts is None or not self.lanes.lockstep or facts.precision == "float32":
+            return [], ""
+        tip = self.tr(
+            "In {precision} a batch is rounded differently than a lane alone: the arithmetic, not the setting, may "
+            "part two equal lanes.\nWhere that happens, it is said there. Each lane alone is exact."
+        )
+        wordings = (
+            self.tr("in {precision} the arithmetic of a batch, not the setting, may part two equal lanes"),
+            self.tr("{precision}: the arithmetic, not the setting, may part two equal lanes"),
+            self.tr("{precision}: the arithmetic, too, may part lanes"),
+        )
+        return [words.format(precision=facts.precision) for words in wordings], tip.format(precision=facts.precision)
 
-    def forecast(self) -> tuple[str, bool]:
-        """What the lanes' KV cache will take at the most, as a sentence, and whether that is free. Predicted."""
+    def forecast(self) -> tuple[list[str], bool]:
+        """What the lanes' KV cache will take at the most, in wordings, the longest first, and whether that is free."""
         facts, lanes = self.store.facts, self.lanes
         if facts is None or lanes is None:
-            return self.tr("No model is loaded yet."), True
+            return [self.tr("No model is loaded yet.")], True
         tokens = (self.prompt_tokens or 0) + lanes.max_new_tokens
         if facts.context_tokens:
             tokens = min(tokens, facts.context_tokens)
-        count = len(lanes.lanes)
-        need = kv_need(facts, tokens, count)
+        need, free = kv_need(facts, tokens, len(lanes.lanes)), free_bytes(self.store)
         if need is None:
-            return self.tr("KV cache: not predictable for this model."), True
-        free = free_bytes(self.store)
-        words = self.tr("KV cache: at most {bytes} for {count} lanes of {tokens} tokens (predicted)").format(
-            bytes=bytes_text(need), count=count_text(count), tokens=count_text(tokens)
-        )
-        if free is not None and need > free:
-            return (
-                self.tr(
-                    "{count} lanes of {tokens} tokens need {bytes} of KV cache, and {free} are free: fewer lanes or "
-                    "fewer new tokens fit."
-                ).format(
-                    count=count_text(count), tokens=count_text(tokens), bytes=bytes_text(need), free=bytes_text(free)
-                ),
-                False,
+            return [self.tr("KV cache: not predictable for this model")], True
+        fits = free is None or need <= free
+        if fits:
+            wordings = (
+                self.tr("KV cache: at most {bytes} for {count} lanes of {tokens} tokens (predicted)"),
+                self.tr("KV cache: at most {bytes} (predicted)"),
+                self.tr("KV cache ≤ {bytes}"),
             )
-        return words, True
+        else:
+            wordings = (
+                self.tr("{count} lanes of {tokens} tokens need {bytes} of KV cache, and {free} are free: take fewer"),
+                self.tr("KV cache of {bytes}, {free} are free: take fewer lanes or tokens"),
+                self.tr("needs {bytes}, {free} are free"),
+            )
+        figures = {
+            "bytes": bytes_text(need),
+            "count": count_text(len(lanes.lanes)),
+            "tokens": count_text(tokens),
+            "free": bytes_text(free),
+        }
+        return [words.format(**figures) for words in wordings], fits
 
     @staticmethod
-    def _say(label: SmallText, words: str, role: str) -> None:
+    def _say(label: FittingLabel, wordings: Sequence[str], tooltip: str, role: str = "muted") -> None:
         if label.property("role") != role:
             label.setProperty("role", role)
             label.style().polish(label)
-        if label.text() != words:
-            label.setText(words)
-        label.setVisible(bool(words))
+        label.set_wordings(*wordings or ("",))
+        label.setToolTip(tooltip)
+        label.setVisible(bool(wordings))
 
     # ---------------------------------------------------------------- hand
 

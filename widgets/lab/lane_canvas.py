@@ -133,7 +133,7 @@ class LaneCanvas(TextCanvas):
         ground = theme.current().lane_ground(self.colour)
         for piece in pieces:
             if piece.step >= self.parted_at:
-                painter.fillRect(piece.rect.adjusted(0.0, 1.0, 0.0, -1.0), ground)
+                painter.fillRect(piece.rect, ground)
 
     def paint_over(self, painter: QPainter, pieces: list[Piece]) -> None:
         """A flag where it parts, a diamond where its settings changed; at the next word where a token has no text."""

@@ -232,6 +232,7 @@ class LaneColumn(QFrame):
         self.source.run = watch.run if watch is not None else None
         self._seen = (None, -1, False, 0)
         self.source.frame.emit()
+        self._show_bars()
         if self.source.run is None:
             self.canvas.set_marks(None, "", {})
         self.write_words()
@@ -248,6 +249,8 @@ class LaneColumn(QFrame):
             return False
         self._seen = seen
         self._mark()
+        if not self.bars.isVisible():
+            self._show_bars()
         self.source.frame.emit()
         return True
 
@@ -337,7 +340,12 @@ class LaneColumn(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.bars.setVisible(event.size().height() >= theme.base_px() * BARS_FROM)
+        self._show_bars()
+
+    def _show_bars(self) -> None:
+        """Only where there is something to draw, and room for it beside the text."""
+        run = self.source.run
+        self.bars.setVisible(run is not None and bool(run.tokens) and self.height() >= theme.base_px() * BARS_FROM)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

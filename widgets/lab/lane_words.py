@@ -134,7 +134,10 @@ def reason_words(parting: Parting, watch: LaneWatch) -> str:
     if parting.why == ARITHMETIC:
         return _arithmetic_words(watch)
     if parting.why == GREEDY:
-        return tr("one draws, the other takes the most probable word ({draws})").format(draws=draws)
+        greedy, drawn = tr("takes the most probable word, without a draw"), draw_words(mine.u or theirs.u)
+        if mine.u is None:
+            return tr("{greedy}; {draw} there").format(greedy=greedy, draw=drawn)
+        return tr("{draw}; the other {greedy}").format(greedy=greedy, draw=drawn)
     if parting.why == DRAW:
         said = tr("different draw and different odds") if parting.settings_differ else tr("different draw")
         return f"{said} ({draws})"

@@ -126,7 +126,7 @@ class PartingView(QTableView):
         self.verticalHeader().setDefaultSectionSize(round(theme.base_px() * 1.8))
         self.setStyleSheet(
             "QTableView { border: none; border-radius: 0; } QTableView::item { padding: 0 6px; }"
-            "QHeaderView::section { padding: 2px 6px; }"
+            "QHeaderView { background: transparent; } QHeaderView::section { padding: 2px 6px; }"
         )
         self.viewport().update()
 
@@ -185,9 +185,11 @@ class PartingTable(Panel):
 
     def show_rows(self, rows: Sequence[PartingRow], lanes: int) -> None:
         self.view.set_rows(tuple(rows), lanes)
-        places = {row.step for row in rows}
-        same = all(len({draw for row in rows if row.step == step for draw in row.draws}) == 1 for step in places)
+        drawn: dict[int, set[float]] = {}
+        for row in rows:
+            drawn.setdefault(row.step, set()).update(u for u in row.draws if u is not None)
         said = ""
-        if rows:
-            said = tr("one draw, several distributions") if same else tr("lanes draw numbers of their own")
+        if any(drawn.values()):
+            one = all(len(draws) < 2 for draws in drawn.values())
+            said = tr("one draw, several distributions") if one else tr("lanes draw numbers of their own")
         self.set_remark(said, tr("With one seed all lanes draw the same number at a place: only their odds differ."))
