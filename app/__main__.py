@@ -24,6 +24,7 @@ COMMANDS = {
     "bench": "our loop beside generate(), in one run, as ratios",
     "xray": "two precisions of a model over one text: what differs at each token, and what each costs",
     "sweep": "a grid over one or two settings, each run recorded; goes on where it stopped",
+    "export": "what a replay holds, for other programs: tokens, reports, messages, code",
     "doctor": "this machine, the libraries, the devices, and what is wrong with them",
     "screenshots": "every view rendered offscreen from real data",
     "setup": "fetch and convert the default model",
