@@ -145,6 +145,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self.banner)
         self.laboratory = Laboratory(self, middle)
         column.addWidget(self.laboratory.tabs)
+        column.addWidget(self.replays.bar)
         column.addWidget(self.laboratory.stack, 1)
         self.setCentralWidget(centre)
         self.setMenuWidget(self._header(top))
@@ -399,6 +400,7 @@ class MainWindow(QMainWindow):
         self.engine.stop()
 
     @Slot(object)
+        self.replays.cancel()
     def use_settings(self, settings: SamplingSettings) -> None:
         """A slider moved: from the next token on (SAM-10)."""
         self.engine.set_settings(0, settings)
@@ -414,13 +416,11 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def previous_token(self) -> None:
-        if (step := self.store.selected_step) is not None:
-            self.store.select(step - 1)
+        self.store.step_by(-1)
 
     @Slot()
     def next_token(self) -> None:
-        if (step := self.store.selected_step) is not None:
-            self.store.select(step + 1)
+        self.store.step_by(1)
 
     @Slot()
     def follow(self) -> None:
@@ -592,6 +592,7 @@ class MainWindow(QMainWindow):
         self.exports.close()
         self.engine.close()
         self.models.close()
+        self.replays.close()
         super().closeEvent(event)
 
 

@@ -26,6 +26,7 @@ def build_menus(window: MainWindow) -> None:
     window.load_action = _action(file, tr("Choose a model…"), "Ctrl+L", window.show_model_panel)
     _action(file, tr("Models…"), "Ctrl+B", window.models.show_browser)
     _action(file, tr("Open a replay…"), "Ctrl+O", window.replays.open)
+    _action(file, tr("Compare with another replay…"), "Ctrl+Shift+C", window.replays.open_to_compare)
     window.recent_menu = file.addMenu(tr("Recent runs"))
     window.save_action = _action(file, tr("Save replay…"), "Ctrl+S", window.replays.save)
     export = file.addMenu(tr("Export"))
@@ -65,10 +66,8 @@ def build_menus(window: MainWindow) -> None:
     window.keep_cache_action.setCheckable(True)
     window.keep_cache_action.setChecked(True)
     window.keep_cache_action.setShortcut(QKeySequence("Ctrl+K"))
-    run.addSeparator()
-    _action(run, tr("Previous token"), "Alt+Left", window.previous_token)
-    _action(run, tr("Next token"), "Alt+Right", window.next_token)
-    _action(run, tr("Follow the newest token"), "Alt+End", window.follow)
+
+    _timeline_menu(window)
 
     laboratory = bar.addMenu(tr("&Laboratory"))
     _action(laboratory, tr("Text"), "Ctrl+Shift+0", window.laboratory.show_text)
@@ -109,6 +108,29 @@ def build_menus(window: MainWindow) -> None:
 
 
 def _action(menu: QMenu, text: str, key: str, slot: Callable[[], object]) -> QAction:
+def _timeline_menu(window: MainWindow) -> None:
+    menu, player, marks = window.menus.addMenu(tr("&Timeline")), window.timeline.player, window.timeline.marks
+    _action(menu, tr("Play back or pause"), "F8", player.toggle)
+    _action(menu, tr("Slower"), "F7", player.slower)
+    _action(menu, tr("Faster"), "F9", player.faster)
+    menu.addSeparator()
+    _action(menu, tr("Previous token"), "Alt+Left", window.previous_token)
+    _action(menu, tr("Next token"), "Alt+Right", window.next_token)
+    _action(menu, tr("Follow the newest token"), "Alt+End", window.follow)
+    menu.addSeparator()
+    acts = [
+        _action(menu, tr("Set or take away a bookmark"), "Ctrl+Shift+B", marks.toggle_bookmark),
+        _action(menu, tr("Name the bookmark"), "Ctrl+Shift+K", marks.rename_bookmark),
+        _action(menu, tr("Note on this word"), "Ctrl+J", marks.write_note),
+    ]
+    _action(menu, tr("Note on the run"), "Ctrl+Shift+J", marks.write_run_note)
+    _action(menu, tr("Previous bookmark"), "Alt+PgUp", marks.previous_bookmark)
+    _action(menu, tr("Next bookmark"), "Alt+PgDown", marks.next_bookmark)
+    menu.addActions([window.forks.undo_action, window.forks.redo_action])
+    window.text_view.word_menu.addSeparator()
+    window.text_view.word_menu.addActions([acts[0], acts[2]])
+
+
     action = menu.addAction(text)
     if key:
         action.setShortcut(QKeySequence(key))

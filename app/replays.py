@@ -1,23 +1,36 @@
-"""Replays in the window: the recording of the newest run, saving, opening, the recent ones."""
+"""Replays in the window: recordings, saving, opening, comparing, the recent ones; marks go into their files."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, Slot
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QFileDialog
 
 from app.preferences import runs_folder
-from engine.errors import FileRefused
-from engine.events import EngineError, Loaded, RunStart
+from app.replay_thread import KeepJob, MoveJob, Progress, ReadFile, ReadJob, ReplayThread, SaveJob
+from engine.events import EngineError, Event, Loaded, Mark, RunStart
 from engine.lineage import story, told_again
+from engine.replay_sets import newest_run
 from engine.settings import Request
-from widgets.run_store import Run
+from widgets.compared import differences
+from widgets.format import bytes_text, count_text
+from widgets.opening_bar import OpeningBar
+from widgets.run_store import Run, RunStore
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
+    from engine.replay import Recorder
+
+SMALL_BYTES = 1_000_000  # read in some hundredths of a second, so it needs no thread and no bar
+SMALL_EVENTS = 400
+SLICE = 2000  # events that go into the store in one turn of the event loop
+MOST_LANES = 8  # side by side
+RECENT = 10
 
 
 class Replays(QObject):
@@ -26,24 +39,53 @@ class Replays(QObject):
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self.window = window
-        self.recorder = None  # of the newest run; kept, so that a full disk can be answered after the run
+        self.recorder: Recorder | None = None  # of the newest run; kept, so that a full disk can be answered after it
         self.requests: dict[int, Request] = {}
-        self._headers: dict[int, dict] = {}  # what the replay's first line said of the other runs
-        self._asked = Path()
-        self._waits: Path | None = None  # opened when the run has stopped
+        self.bar = OpeningBar()
+        self.files = ReplayThread(self)
+        self._recorders: dict[int, Recorder] = {}  # of the runs that were written here, by their number
+        self._origins: dict[int, tuple[Path, int]] = {}  # of the others: the file, and how much higher the number is
+        self._headers: dict[int, dict[str, Any]] = {}  # what the replay's first line said of the other runs
+        self._unknown: dict[Path, tuple[str, ...]] = {}  # lines that only a newer version knows
+        self._job: object = None  # what goes on
+        self._refused: object = None  # what failed last
+        self._asked = ReadJob(())
+        self._waits: ReadJob | None = None  # begun when the run has stopped
+        self._filling: _Filling | None = None
+        for worker in (self.files.worker, self.files.here):
+            worker.progress.connect(self._show_progress)
+            worker.read.connect(self._was_read)
+            worker.saved.connect(self._was_saved)
+            worker.ended.connect(self._ended)
+            worker.not_kept.connect(self._not_kept)
+        self.bar.cancel_requested.connect(self.cancel)
 
     def open_what_waits(self) -> None:
         """The engine is free: opens the replay that a run stood in the way of."""
-        path, self._waits = self._waits, None
-        if path is not None:
-            self.open_file(path)
+        job, self._waits = self._waits, None
+        if job is not None:
+            self._begin_reading(job)
 
     def _filter(self) -> str:
         return self.tr("Replays (*.jsonl);;All files (*)")
 
+    @Slot()
+    def cancel(self) -> None:
+        """Stops reading or saving; what was shown before stays."""
+        self.files.cancel()
+        self._job = self._filling = None
+        self.bar.end()
+
+    def close(self) -> None:
+        self.cancel()
+        self.files.close()
+
+    # ---------------------------------------------------------------- the recording
+
     @Slot(object)
-    def recording_started(self, recorder: object) -> None:
-        self.recorder = recorder
+    def recording_started(self, recorder: Recorder) -> None:
+        self.recorder = self._recorders[self.window.engine.runs] = recorder
+        self._remember_file(recorder.path)
 
     @Slot(object)
     def recording_failed(self, problem: EngineError) -> None:
@@ -54,50 +96,56 @@ class Replays(QObject):
         """A full disk: the run went on in memory, and all of it is written to the place the person names (FIL-3)."""
         if self.recorder is None:
             return
+        path = self._ask_where()
+        if path is not None:
+            job = self._start(MoveJob(self.recorder, path), self.tr("Saving {name}").format(name=path.name))
+            self.files.move(job, at_once=self.recorder.kept <= SMALL_EVENTS)
+
+    # ---------------------------------------------------------------- saving
+
+    def _ask_where(self) -> Path | None:
         path, _ = QFileDialog.getSaveFileName(self.window, self.tr("Save replay"), str(Path.home()), self._filter())
-        if path:
-            if self.recorder.move_to(path):
-                self.window.banner.show_note(self.tr("The whole run is saved in {path}.").format(path=path))
-            else:
-                problem = self.recorder.problem
-                self.recording_failed(EngineError(problem.what, problem.fix, problem.exit_code, "record"))
+        return Path(path) if path else None
 
     @Slot()
     def save(self) -> None:
         if self.window.store.current is None:
             self.window.banner.show_note(self.tr("There is no run to save yet: press Run first."))
-            return
-        path, _ = QFileDialog.getSaveFileName(self.window, self.tr("Save replay"), str(Path.home()), self._filter())
-        if path:
-            self.save_to(Path(path))
+        elif (path := self._ask_where()) is not None:
+            self.save_to(path)
 
     def save_to(self, path: Path) -> bool:
-        """Writes the current run as it stands. False, with a banner, when that fails."""
-        from engine.replay import Recorder
-
+        """Writes the current run as it stands; a long one goes on while the window is used. False, with a banner,
+        when that fails."""
         run = self.window.store.current
         if run is None:
             return False
-        lanes = [each for each in self.window.store.runs if each.start.run_id == run.start.run_id]
-        recorder = Recorder(path, self.header_of(run), replace=True)
-        for event in story(run.start, self.window.store.runs):
-            recorder.take(event)
-        if run.facts is not None:
-            recorder.take(Loaded(run.facts))
-        for event in told_again(lanes):
-            recorder.take(event)
-        recorder.close()
-        if problem := recorder.problem:
-            self.window.banner.show_error(
-                EngineError(problem.what, problem.fix, problem.exit_code, "record"),
-                self.tr("Choose another place…"),
-                self.save,
-            )
-            return False
-        self.window.banner.show_note(self.tr("Saved in {path}.").format(path=recorder.path))
-        return True
+        if run.running and self.recorder is not None and _same_file(path, self.recorder.path):
+            self.window.banner.show_note(self.tr("The run is being written there already, word by word."))
+            return True
+        events = self._told(run)
+        job = SaveJob(path, self.header_of(run), events, self._lines_of(run))
+        self._start(job, self.tr("Saving {name}").format(name=path.name))
+        self.files.save(job, at_once=len(events) <= SMALL_EVENTS)
+        return self._refused is not job
 
-    def header_of(self, run: Run) -> dict:
+    def _told(self, run: Run) -> tuple[Event, ...]:
+        """All that the file of a run holds: the runs it began in, itself, and what was said of them."""
+        store = self.window.store
+        lanes = [each for each in store.runs if each.start.run_id == run.start.run_id]
+        events: list[Event] = list(story(run.start, store.runs))
+        if run.facts is not None:
+            events.append(Loaded(run.facts))
+        events += told_again(lanes)
+        told = {(event.run_id, event.lane) for event in events if isinstance(event, RunStart)}
+        events += [mark for each in store.runs if each.key in told for mark in each.marks.values()]
+        return tuple(events)
+
+    def _lines_of(self, run: Run) -> tuple[str, ...]:
+        origin = self._origins.get(run.start.run_id)
+        return self._unknown.get(origin[0], ()) if origin is not None else ()
+
+    def header_of(self, run: Run) -> dict[str, Any]:
         """What the first line of its file says: of the model that wrote it, which need not be the one loaded now."""
         from engine.replay import header_of
 
@@ -111,47 +159,56 @@ class Replays(QObject):
         request = self.requests.get(run.start.run_id)
         return request.raw if request is not None else bool(self._headers.get(run.start.run_id, {}).get("raw"))
 
+    # ---------------------------------------------------------------- opening and comparing
+
+    def _ask_which(self, title: str) -> tuple[Path, ...]:
+        folder = runs_folder() if runs_folder().is_dir() else Path.home()
+        paths, _ = QFileDialog.getOpenFileNames(self.window, title, str(folder), self._filter())
+        return tuple(map(Path, paths))
+
     @Slot()
     def open(self) -> None:
-        folder = runs_folder() if runs_folder().is_dir() else Path.home()
-        path, _ = QFileDialog.getOpenFileName(self.window, self.tr("Open a replay"), str(folder), self._filter())
-        if path:
-            self.open_file(Path(path))
+        paths = self._ask_which(self.tr("Open a replay, or several to compare them"))
+        if len(paths) == 1:
+            self.open_file(paths[0])
+        elif paths:
+            self.compare(paths)
+
+    @Slot()
+    def open_to_compare(self) -> None:
+        """One file is put beside the run that is shown; several are compared with one another."""
+        paths = self._ask_which(self.tr("Compare with another replay, or choose several"))
+        if paths:
+            self.compare(paths)
 
     def open_file(self, path: Path) -> bool:
-        """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot."""
-        from engine.replay import read_replay
+        """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot.
 
+        A long file is read while the window is used: True, and a bar tells how far it is.
+        """
+        return self._begin_reading(ReadJob((path,)))
+
+    def compare(self, paths: Sequence[Path]) -> bool:
+        """Puts recorded runs side by side, lettered in this order; a single one beside the run that is shown."""
+        current = self.window.store.current
+        if len(paths) == 1 and current is None:
+            return self.open_file(paths[0])
+        above = max((run.start.run_id for run in self.window.store.runs), default=0) if len(paths) == 1 else 0
+        return self._begin_reading(ReadJob(tuple(paths), compare=True, above=max(above, self.window.engine.runs)))
+
+    def _begin_reading(self, job: ReadJob) -> bool:
         if self.window.engine.busy == "run":
-            self._asked = path
+            self._asked = job
             self.window.banner.show_note(
                 self.tr("A run goes on: a replay would take its place."),
                 self.tr("Stop it and open the replay"),
                 self.stop_and_open,
             )
             return False
-        QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
-        try:
-            replay = read_replay(path)
-        except FileRefused as error:
-            self.window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "replay"))
-            return False
-        finally:
-            QApplication.restoreOverrideCursor()
-        self.window.store.take_replay(replay.events)
-        self.window.busy_changed(self.window.engine.busy)  # a load may go on
-        header = {name: value for name, value in replay.header.items() if name not in ("kind", "schema", "reads_with")}
-        runs = self.window.store.runs
-        newest = max((run.start.run_id for run in runs), default=0)
-        self.requests, self._headers = {}, {newest: header}
-        for run in runs:  # the first line tells of the newest; of those that it began in their own lines do
-            if run.start.run_id not in self._headers:
-                self._headers[run.start.run_id] = header | _asked(run.start)
-        self.window.engine.number_after(max(self._headers, default=0))
-        notes = [note for note in (replay.damage, *replay.notes) if note]
-        self.window.banner.show_note(" ".join(notes) if notes else self.tr("Replay: {name}").format(name=path.name))
-        self._remember_file(path)
-        return True
+        names = ", ".join(path.name for path in job.paths)
+        self._start(job, self.tr("Opening {name}").format(name=names))
+        self.files.read(job, at_once=sum(map(_size, job.paths)) <= SMALL_BYTES)
+        return self._refused is not job
 
     @Slot()
     def stop_and_open(self) -> None:
@@ -160,19 +217,190 @@ class Replays(QObject):
         if self.window.engine.busy:
             self._waits = self._asked
         else:
-            self.open_file(self._asked)
+            self._begin_reading(self._asked)
+
+    @Slot(object, object)
+    def _was_read(self, job: ReadJob, files: tuple[ReadFile, ...]) -> None:
+        if job is not self._job:
+            return
+        if self.window.engine.busy == "run":  # it was begun while the file was read
+            self.cancel()
+            self._begin_reading(job)
+            return
+        self.bar.begin(self.tr("Opening {name}").format(name=", ".join(path.name for path in job.paths)))
+        self._filling = _Filling(job, files)
+        self._fill(at_once=sum(len(file.replay.events) for file in files) <= SLICE)
+
+    @Slot()
+    def _go_on_filling(self) -> None:
+        self._fill(at_once=False)
+
+    def _fill(self, at_once: bool) -> None:
+        """Puts the next events into a store of their own; when all are in, they are shown."""
+        filling = self._filling
+        if filling is None or filling.job is not self._job:
+            return
+        while filling.take(SLICE):
+            if not at_once:
+                QTimer.singleShot(0, self._go_on_filling)
+                return
+        self._filling = self._job = None
+        self.bar.end()
+        self._show(filling.job, filling.files, filling.store)
+
+    def _show(self, job: ReadJob, files: tuple[ReadFile, ...], recorded: RunStore) -> None:
+        store, beside = self.window.store, job.above > 0 and len(files) == 1
+        current = store.current
+        if beside:
+            store.add_runs(recorded)
+        else:
+            store.take_runs(recorded)
+            self.window.busy_changed(self.window.engine.busy)  # a load may go on
+            self.requests, self._headers, self._recorders, self._origins, self._unknown = {}, {}, {}, {}, {}
+        for file in files:
+            self._take_file(file)
+            self._remember_file(file.replay.path)
+        self.window.engine.number_after(max((run.start.run_id for run in store.runs), default=0))
+        several = len(files) > 1
+        said = [f"{file.replay.path.name}: {note}" if several else note for file in files for note in _notes(file)]
+        if job.compare:
+            lanes = [run for file in files for run in store.runs if run.start.run_id == newest_run(file.replay.events)]
+            if beside and current is not None:
+                lanes.insert(0, current)
+            said += self._compare(lanes)
+        elif not said:
+            said = [self.tr("Replay: {name}").format(name=files[0].replay.path.name)]
+        self.window.banner.show_note(" ".join(said))
+
+    def _compare(self, lanes: list[Run]) -> list[str]:
+        """Puts these runs side by side; what is to be said of it."""
+        window, said = self.window, []
+        if len(lanes) > MOST_LANES:
+            said.append(
+                self.tr("The first {count} of {all} lanes are shown.").format(
+                    count=count_text(MOST_LANES), all=count_text(len(lanes))
+                )
+            )
+        lanes = lanes[:MOST_LANES]
+        window.store.compare(lanes)
+        if lanes:
+            window.laboratory.show("lanes")
+        return [*said, differences([(run, self.header_of(run)) for run in lanes])]
+
+    def _take_file(self, file: ReadFile) -> None:
+        """Where its runs come from. The first line tells of the newest; the runs it began in tell of themselves."""
+        replay = file.replay
+        header = {name: value for name, value in replay.header.items() if name not in ("kind", "schema", "reads_with")}
+        newest = newest_run(replay.events)
+        for start in (event for event in replay.events if isinstance(event, RunStart)):
+            self._headers[start.run_id] = header if start.run_id == newest else header | _asked(start)
+            self._origins[start.run_id] = replay.path, file.more
+        self._unknown[replay.path] = tuple(line for _, line in replay.unknown)
+
+    # ---------------------------------------------------------------- how it goes
+
+    def _start(self, job: Any, words: str) -> Any:
+        self._job, self._refused, self._filling = job, None, None
+        self.bar.begin(words)
+        return job
+
+    @Slot(object)
+    def _show_progress(self, progress: Progress) -> None:
+        if progress.job is not self._job:
+            return
+        if isinstance(progress.job, ReadJob):
+            words = self.tr("Opening {name}: {done} of {total}")
+            done, total = bytes_text(progress.done), bytes_text(progress.total)
+        else:
+            words = self.tr("Saving {name}: {done} of {total} lines")
+            done, total = count_text(progress.done), count_text(progress.total)
+        self.bar.show_progress(words.format(name=progress.name, done=done, total=total), progress.done, progress.total)
+
+    @Slot(object)
+    def _was_saved(self, job: SaveJob | MoveJob) -> None:
+        if job is self._job:
+            self._job = None
+            self.bar.end()
+        self._remember_file(job.path)
+        if isinstance(job, MoveJob):
+            self.window.banner.show_note(self.tr("The whole run is saved in {path}.").format(path=job.path))
+            return
+        for event in job.events:  # from now on marks go into this file
+            if isinstance(event, RunStart) and event.run_id not in self._recorders:
+                self._origins[event.run_id] = job.path, 0
+        self._unknown[job.path] = job.lines
+        self.window.banner.show_note(self.tr("Saved in {path}.").format(path=job.path))
+
+    @Slot(object, object)
+    def _ended(self, job: object, error: EngineError | None) -> None:
+        """It failed, or the person stopped it."""
+        if job is self._job:
+            self._job = None
+            self.bar.end()
+        self._refused = job
+        if error is None:
+            return
+        if isinstance(job, ReadJob):
+            self.window.banner.show_error(error)
+        else:
+            again = self.move_recording if isinstance(job, MoveJob) else self.save
+            self.window.banner.show_error(error, self.tr("Choose another place…"), again)
+
+    # ---------------------------------------------------------------- bookmarks and notes
+
+    @Slot(object)
+    def keep(self, mark: Mark) -> None:
+        """Writes a bookmark or note into the run's file; a run without one keeps it until it is saved."""
+        if (recorder := self._recorders.get(mark.run_id)) is not None:
+            self.files.keep(KeepJob(mark, recorder.path, recorder))
+        elif (origin := self._origins.get(mark.run_id)) is not None:
+            path, more = origin
+            self.files.keep(KeepJob(replace(mark, run_id=mark.run_id - more), path))
+
+    @Slot(object, object)
+    def _not_kept(self, _job: KeepJob, error: EngineError) -> None:
+        self.window.banner.show_error(error, self.tr("Save replay…"), self.save)
+
+    # ---------------------------------------------------------------- recent runs
 
     def _remember_file(self, path: Path) -> None:
-        recent = [str(path), *(name for name in self.window.preferences.recent_files if name != str(path))][:10]
+        path = path.absolute()
+        recent = [str(path), *(name for name in self.window.preferences.recent_files if name != str(path))][:RECENT]
         self.window.preferences.recent_files = recent
 
     @Slot()
     def fill_recent(self) -> None:
-        self.window.recent_menu.clear()
-        for name in self.window.preferences.recent_files:
-            self.window.recent_menu.addAction(Path(name).name.replace("&", "&&")).setData(name)
-        if not self.window.preferences.recent_files:
-            self.window.recent_menu.addAction(self.tr("None yet")).setEnabled(False)
+        menu, names = self.window.recent_menu, self.window.preferences.recent_files
+        menu.clear()
+        menu.setToolTipsVisible(True)
+        paths = [Path(name) for name in names]
+        gone = [path for path in paths if not path.exists()]
+        for path in paths:
+            name = path.stem if sum(each.stem == path.stem for each in paths) == 1 else f"{path.stem} ({path.parent})"
+            if path in gone:
+                name = self.tr("{name}: not there any more").format(name=name)
+            action = menu.addAction(menu.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, 420))
+            action.setText(action.text().replace("&", "&&"))
+            action.setToolTip(str(path))
+            action.setData(str(path))
+            action.setEnabled(path not in gone)
+        if not paths:
+            menu.addAction(self.tr("None yet")).setEnabled(False)
+            return
+        menu.addSeparator()
+        if gone:
+            menu.addAction(self.tr("Forget those that are not there"), self.forget_gone)
+        menu.addAction(self.tr("Clear this list"), self.forget_all)
+
+    @Slot()
+    def forget_gone(self) -> None:
+        names = self.window.preferences.recent_files
+        self.window.preferences.recent_files = [name for name in names if Path(name).exists()]
+
+    @Slot()
+    def forget_all(self) -> None:
+        """The list only; the files stay."""
+        self.window.preferences.recent_files = []
 
     @Slot(QAction)
     def open_recent(self, action: QAction) -> None:
@@ -180,7 +408,49 @@ class Replays(QObject):
             self.open_file(Path(action.data()))
 
 
-def _asked(start: RunStart) -> dict:
+class _Filling:
+    """Events of recordings on their way into a store of their own, some at a time."""
+
+    def __init__(self, job: ReadJob, files: tuple[ReadFile, ...]) -> None:
+        self.job, self.files, self.store = job, files, RunStore()
+        self._left = list(files)
+        self._events: Iterator[Event] = iter(())
+
+    def take(self, count: int) -> bool:
+        """Takes so many more in; False when all are in."""
+        for _ in range(count):
+            event = next(self._events, None)
+            if event is not None:
+                self.store.take(event)
+            elif self._left:
+                replay = self._left.pop(0).replay
+                self.store.facts = replay.facts  # of another model than the last file's
+                self._events = iter(replay.events)
+            else:
+                return False
+        return True
+
+
+def _notes(file: ReadFile) -> list[str]:
+    return [note for note in (file.replay.damage, *file.replay.notes) if note]
+
+
+def _size(path: Path) -> int:
+    """Bytes; 0 where the reader will say what is wrong."""
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _asked(start: RunStart) -> dict[str, Any]:
     """What a run's own line says of what it was asked, as a first line has it."""
     return {
         "seed": start.settings.seed,

@@ -47,6 +47,9 @@ def connect(window: MainWindow) -> None:
     window.sampling_panel.pause_toggled.connect(window.toggle_pause)
     window.sampling_panel.stop_requested.connect(window.stop)
     window.sampling_panel.pace_changed.connect(window.set_pace)
+    window.timeline.marks.stack = window.forks.stack
+    window.timeline.marks.written.connect(window.replays.keep)
+    window.text_view.canvas.play_asked.connect(window.timeline.player.toggle)
     window.strip.box_clicked.connect(window.show_box)
     window.box_view.asked.connect(window.asked_by_box)
     window.model_panel.asked.connect(engine.ask)

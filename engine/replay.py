@@ -125,6 +125,11 @@ class Recorder:
             if self._file is not None:
                 self._write(line_of(event))
 
+    @property
+    def kept(self) -> int:
+        """How many events `move_to` would write."""
+        return len(self._events)
+
     def keep_line(self, text: str) -> None:
         """Writes a line of a kind that only a newer version knows, as it stood in the file that it comes from."""
         with self._lock:

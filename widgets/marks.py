@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import QCoreApplication, QObject, Signal, Slot
+from PySide6.QtGui import QUndoCommand, QUndoStack
 
 from engine.events import Mark
 from widgets.format import count_text
 from widgets.run_store import Run, RunStore
 
-KEPT = 200  # acts that can be undone
-
 
 class Marks(QObject):
-    """Changes go into the store and out as `written`; whoever hears that keeps them with the replay."""
+    """Changes go into the store and out as `written`; whoever hears that keeps them with the replay.
+
+    stack: where they can be undone; the window puts its own there, so that one key undoes whatever came last.
+    """
 
     written = Signal(object)  # Mark
     edit_asked = Signal(object)  # (what, step): its words are to be written now
-    undo_changed = Signal()
 
     def __init__(self, store: RunStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.store = store
-        self._done: list[tuple[Mark, Mark]] = []  # before, after
-        self._undone: list[tuple[Mark, Mark]] = []
+        self.stack = QUndoStack(self)
 
     # -- what is here
 
@@ -80,10 +78,7 @@ class Marks(QObject):
         after = gone if text is None else Mark(*run.key, what, step, " ".join(text.split()))
         before = there or gone
         if after != before:
-            self._done.append((before, after))
-            del self._done[:-KEPT]
-            self._undone.clear()
-            self._apply(after)
+            self.stack.push(_Marked(self, before, after))
 
     @Slot()
     def next_bookmark(self) -> None:
@@ -103,48 +98,32 @@ class Marks(QObject):
         if beyond:
             self.store.rewind(min(beyond) if direction > 0 else max(beyond))
 
-    # -- undo
-
-    @property
-    def can_undo(self) -> bool:
-        return bool(self._done)
-
-    @property
-    def can_redo(self) -> bool:
-        return bool(self._undone)
-
-    @Slot()
-    def undo(self) -> None:
-        if self._done:
-            self._undone.append(self._done.pop())
-            self._back_to(self._undone[-1][0])
-
-    @Slot()
-    def redo(self) -> None:
-        if self._undone:
-            self._done.append(self._undone.pop())
-            self._back_to(self._done[-1][1])
-
-    @Slot()
-    def forget(self) -> None:
-        """Other runs take the place of these: there is nothing to undo in them."""
-        self._done.clear()
-        self._undone.clear()
-        self.undo_changed.emit()
-
-    def _back_to(self, mark: Mark) -> None:
-        """The place is shown, so that a person sees what was undone."""
+    def apply(self, mark: Mark) -> None:
+        """As it is now, done or undone; the run and the place are shown, so that a person sees what came back."""
         run = self.store.run((mark.run_id, mark.lane))
-        if run is not None and run is not self.store.current:
+        if run is None:
+            return
+        if run is not self.store.current:
             self.store.show(run)
-        if run is not None and mark.step is not None:
+        if mark.step is not None and mark.step != self.store.selected_step:
             self.store.select(mark.step)
-        self._apply(mark)
-
-    def _apply(self, mark: Mark) -> None:
         self.store.take(mark)
         self.written.emit(mark)
-        self.undo_changed.emit()
+
+
+class _Marked(QUndoCommand):
+    """A mark that was set, changed or taken away."""
+
+    def __init__(self, marks: Marks, before: Mark, after: Mark) -> None:
+        words = _tr("bookmark") if after.what == "bookmark" else _tr("note")
+        super().__init__(words)
+        self._marks, self._before, self._after = marks, before, after
+
+    def redo(self) -> None:
+        self._marks.apply(self._after)
+
+    def undo(self) -> None:
+        self._marks.apply(self._before)
 
 
 def described(run: Run, step: int) -> str:
@@ -159,11 +138,6 @@ def described(run: Run, step: int) -> str:
     if mark := run.marks.get(("note", step)):
         said.append(_tr("Note: {text}").format(text=mark.text))
     return ". ".join(said)
-
-
-def moved(mark: Mark, run_id: int) -> Mark:
-    """The mark of the same run under another number."""
-    return replace(mark, run_id=run_id)
 
 
 def _tr(text: str) -> str:

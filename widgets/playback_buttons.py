@@ -97,7 +97,7 @@ class PlaybackButtons(QWidget):
         self.bookmark_button.setChecked(marked)
         take_away, set_one = self.tr("Take the bookmark away"), self.tr("Bookmark this word")
         self._tell(self.bookmark_button, step is not None, f"{take_away if marked else set_one} (Ctrl+Shift+B)")
-        self._tell(self.note_button, step is not None, self.tr("Write a note on this word (Ctrl+Shift+M)"))
+        self._tell(self.note_button, step is not None, self.tr("Write a note on this word (Ctrl+J)"))
 
     @staticmethod
     def _tell(button: QToolButton, enabled: bool, tip: str) -> None:

@@ -263,11 +263,22 @@ class RunStore(QObject):
 
     def take_replay(self, events: Iterable[ev.Event]) -> None:
         """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded."""
-        loaded, self.facts = self.facts, None
-        self.runs, self._by_key, self.current, self.compared = [], {}, None, ()
+        recorded = RunStore()
         for event in events:
-            self.take(event)
-        self.facts = loaded
+            recorded.take(event)
+        self.take_runs(recorded)
+
+    def add_runs(self, recorded: RunStore) -> None:
+        """Puts recorded runs beside what is there. Their numbers must be new here."""
+        self.runs = [*self.runs, *recorded.runs]
+        self._by_key |= recorded._by_key
+        self.runs_changed.emit()
+        self.mark()
+
+    def take_runs(self, recorded: RunStore) -> None:
+        """The same from a store of its own, which a long recording fills piece by piece."""
+        self.runs, self._by_key, self.compared, self.error = recorded.runs, recorded._by_key, (), None
+        self.inside.at_choice = False
         self.activity, self.stage = "idle", ""
         # A fork's file holds the runs it began in before it: the newest is what the file is about.
         newest = self.runs[-1].start.run_id if self.runs else 0

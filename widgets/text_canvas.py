@@ -25,10 +25,12 @@ from widgets.marks import described
 from widgets.redecided_bar import choices_text, why
 from widgets.redecided_painter import paint_redecided
 from widgets.run_store import Run, RunStore
+from widgets.stop_painter import given_words, paint_given, paint_waiting, waiting_height
 from widgets.text_flow import LINES_OPEN, Piece, TextFlow
 from widgets.text_painter import end_height, paint_end, paint_pieces, shown_character, shown_text, without_stubs
 from widgets.token_popup import TokenPopup
 
+AT_ONCE = 2000  # tokens taken in at a time
 SLICE = 400  # tokens laid out at a time when a long text is laid out anew
 STANDARD_STEP = 4  # the text's size, in pixels off the base size
 SMALLEST_STEP, LARGEST_STEP = -3, 40
@@ -63,6 +65,7 @@ class TextCanvas(QAbstractScrollArea):
         self._popup = TokenPopup(self)
         self._popup_timer = self._timer(POPUP_MS, self._show_popup)
         self._slice_timer = self._timer(0, self._lay_out_slice)
+        self._more_timer = self._timer(0, self.refresh)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -99,14 +102,13 @@ class TextCanvas(QAbstractScrollArea):
             self.viewport().update()
         if run is None:
             return
-        if len(run.tokens) - self._done > 2 * SLICE and run.end is not None:
-            if self._new_flow is None:  # a long recording was opened
-                self._new_flow, self._new_done = self._empty_flow(), 0
-                self._lay_out_slice()
-        elif self._done < len(run.tokens) or (run.end is not None and not self._tail_done):
+        if self._done < len(run.tokens) or (run.end is not None and not self._tail_done):
             first = self._first_line_to_change()
-            self._fill(self._flow, self._done)
-            self._done, self._tail_done = len(run.tokens), run.end is not None
+            end = min(len(run.tokens), self._done + AT_ONCE)
+            self._fill(self._flow, self._done, end)
+            self._done, self._tail_done = end, run.end is not None and end == len(run.tokens)
+            if end < len(run.tokens):  # a long recording was opened
+                self._more_timer.start()
             self._measure()
             # Most frames add a word: only the last lines are painted again, unless all of them move (see _scrolled).
             top = round(first * self._flow.line_height) - self.verticalScrollBar().value()
@@ -177,6 +179,7 @@ class TextCanvas(QAbstractScrollArea):
         height = self._flow.lines * self._flow.line_height + end_height(
             self._flow, self._run.end if self._run is not None else None
         )
+        height += waiting_height(self._flow, self._run)
         self._moving = True
         bar.setPageStep(self.viewport().height())
         bar.setSingleStep(round(self._flow.line_height))
@@ -254,6 +257,8 @@ class TextCanvas(QAbstractScrollArea):
         """What a person said of a word, and what other settings would make of it; "" where there is neither."""
         found, run = self.redecided, self._run
         marks = described(run, step) if run is not None else ""
+        if run is not None and (given := given_words(run.tokens[step])):
+            marks = f"{marks}\n{given}" if marks else given
         if found is None or run is None or step >= len(found.fates):
             return marks
         said = self.tr("With the settings now: {why}").format(why=why(found, run.tokens, step))
@@ -408,6 +413,8 @@ class TextCanvas(QAbstractScrollArea):
             paint_redecided(painter, self._flow, self.redecided, pieces, selected)
         self.paint_over(painter, pieces)
         paint_in_text(painter, self._run, pieces)
+        paint_given(painter, self._run.tokens, pieces, moment)
+        paint_waiting(painter, self._flow, self._run, pieces, moment)
         if self._run.end is not None and last >= self._flow.lines - 2 and moment == len(self._run.tokens):
             paint_end(painter, self._flow, self._run.end)
 

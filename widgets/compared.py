@@ -1,0 +1,67 @@
+"""In what compared runs differ besides their settings, said in words: only then is a difference the settings' doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import QCoreApplication
+
+from widgets.run_names import lane_letter
+from widgets.run_store import Run
+
+LONGEST_NAME = 40
+
+
+def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
+    """A sentence or two about runs, each with what the first line of its recording says; "" for fewer than two."""
+    if len(sides) < 2:
+        return ""
+    runs = [run for run, _ in sides]
+    found = [
+        _told(_tr("models"), [_model(run, header) for run, header in sides]),
+        _told(_tr("precisions"), [_precision(run, header) for run, header in sides]),
+        _plain(_tr("other prompts"), [run.start.prompt for run in runs]),
+        _plain(_tr("other system texts"), [run.start.system or header.get("system") for run, header in sides]),
+        _told(_tr("seeds, and so other draws"), [str(run.start.settings.seed)[:LONGEST_NAME] for run in runs]),
+    ]
+    others = [words for words in found if words]
+    names = ", ".join(
+        _tr("{letter} is {name}").format(letter=lane_letter(at), name=run.start.name)
+        for at, run in enumerate(runs)
+        if run.start.name
+    )
+    if others:
+        said = _tr("Not only the settings differ: {what}.").format(what="; ".join(others))
+    else:
+        said = _tr("Model, prompt and seed are the same: what differs is the settings' doing.")
+        if len({run.start.settings for run in runs}) == 1:
+            said = _tr("Model, prompt, seed and settings are the same.")
+    return f"{names}. {said}" if names else said
+
+
+def _told(what: str, values: Sequence[str]) -> str:
+    """What differs and how, by letter. Something that is not known is no difference."""
+    known = [value for value in values if value]
+    if len(set(known)) < 2:
+        return ""
+    each = ", ".join(f"{lane_letter(at)} {value}" for at, value in enumerate(values) if value)
+    return _tr("other {what} ({each})").format(what=what, each=each)
+
+
+def _plain(words: str, values: Sequence[object]) -> str:
+    return words if len(set(values)) > 1 else ""
+
+
+def _model(run: Run, header: Mapping[str, Any]) -> str:
+    name = run.facts.name if run.facts is not None else header.get("model")
+    return name[:LONGEST_NAME] if isinstance(name, str) else ""
+
+
+def _precision(run: Run, header: Mapping[str, Any]) -> str:
+    name = run.facts.precision if run.facts is not None else header.get("precision")
+    return name[:LONGEST_NAME] if isinstance(name, str) else ""
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("Compared", text)
