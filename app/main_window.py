@@ -143,9 +143,9 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addWidget(self.banner)
+        column.addWidget(self.replays.bar)
         self.laboratory = Laboratory(self, middle)
         column.addWidget(self.laboratory.tabs)
-        column.addWidget(self.replays.bar)
         column.addWidget(self.laboratory.stack, 1)
         self.setCentralWidget(centre)
         self.setMenuWidget(self._header(top))
@@ -398,9 +398,9 @@ class MainWindow(QMainWindow):
     @Slot()
     def stop(self) -> None:
         self.engine.stop()
+        self.replays.cancel()
 
     @Slot(object)
-        self.replays.cancel()
     def use_settings(self, settings: SamplingSettings) -> None:
         """A slider moved: from the next token on (SAM-10)."""
         self.engine.set_settings(0, settings)
@@ -590,9 +590,9 @@ class MainWindow(QMainWindow):
         self.models.stop()
         self.xrays.close()
         self.exports.close()
+        self.replays.close()
         self.engine.close()
         self.models.close()
-        self.replays.close()
         super().closeEvent(event)
 
 

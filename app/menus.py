@@ -107,7 +107,6 @@ def build_menus(window: MainWindow) -> None:
     _action(help_menu, tr("Where the log is"), "Shift+F1", window.show_log)
 
 
-def _action(menu: QMenu, text: str, key: str, slot: Callable[[], object]) -> QAction:
 def _timeline_menu(window: MainWindow) -> None:
     menu, player, marks = window.menus.addMenu(tr("&Timeline")), window.timeline.player, window.timeline.marks
     _action(menu, tr("Play back or pause"), "F8", player.toggle)
@@ -131,6 +130,7 @@ def _timeline_menu(window: MainWindow) -> None:
     window.text_view.word_menu.addActions([acts[0], acts[2]])
 
 
+def _action(menu: QMenu, text: str, key: str, slot: Callable[[], object]) -> QAction:
     action = menu.addAction(text)
     if key:
         action.setShortcut(QKeySequence(key))
