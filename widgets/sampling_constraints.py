@@ -24,6 +24,7 @@ from widgets.stop_list import escaped, unescaped
 from widgets.word_rules import BAN, Forms, others, rule_of, with_rule, without
 
 MOST_WORDS = 200
+FEW = 4  # so many tokens of a word are spelled out
 Key = str | tuple[int, ...]  # a word, or tokens that came with settings from elsewhere
 
 
@@ -66,7 +67,7 @@ class Constraints(QWidget):
         )
         self.begin_line.setToolTip(tip)
         self.line = QLineEdit()
-        self.line.setPlaceholderText(self.tr("a word to ban, lower or raise, Enter"))
+        self.line.setPlaceholderText(self.tr("add a word, Enter"))
         self.line.setAccessibleName(self.tr("Word to ban, lower or raise"))
         self.line.setToolTip(
             self.tr(
@@ -342,6 +343,7 @@ class ConstraintRow(QWidget):
                 self.slider.blockSignals(False)
         if forms:
             self.show_note(note_of(forms, banned))
+            self.note.setToolTip(plain_tooltip("\n".join(map(tokens_text, forms))))
             if not isinstance(self.key, str):
                 self.label.setText("".join(map(token_label, forms[0].labels)) or " ".join(map(str, self.key)))
 
@@ -369,12 +371,21 @@ class ConstraintRow(QWidget):
         self.removed.emit(self.key)
 
 
+def tokens_text(form: WordForm) -> str:
+    """Each token with its id."""
+    pairs = zip(form.ids, form.labels, strict=True)
+    return " ".join(f"{token_label(label)} {token_id}" if label else str(token_id) for token_id, label in pairs)
+
+
 def note_of(forms: Forms, banned: bool) -> str:
     """The tokens of a word, and what of them is touched."""
     translate = QCoreApplication.translate
     several = any(len(form.ids) > 1 for form in forms)
-    parts = [" ".join(f"{token_label(label)} {token_id}" if label else str(token_id)
-                      for token_id, label in zip(form.ids, form.labels, strict=True)) for form in forms]  # fmt: skip
+    parts = [
+        tokens_text(form) if len(form.ids) <= FEW else translate("Constraints", "{count} tokens").format(
+            count=count_text(len(form.ids)))
+        for form in forms
+    ]  # fmt: skip
     text = translate("Constraints", "tokens: {list}").format(list=" | ".join(parts))
     if banned and several:
         text += ". " + translate("Constraints", "Of several tokens the last is cut where the others stand before it.")

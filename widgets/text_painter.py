@@ -12,6 +12,7 @@ from engine.events import RunEnd, TokenEvent
 from widgets import theme
 from widgets.candidate_rows import paint_chip
 from widgets.format import count_text, visible
+from widgets.stop_painter import paint_stopped
 from widgets.text_flow import Piece, TextFlow
 
 
@@ -152,6 +153,7 @@ def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd) -> None:
     failed = end.reason == "error"
     middle = flow.lines * flow.line_height + 4.0 + flow.line_height / 2
     box = paint_chip(painter, 0.0, middle, end_word(end), look.warning if failed else look.muted, theme.font(-2))
+    paint_stopped(painter, flow, end, box)
     if end.sentence:
         painter.setFont(theme.font())
         painter.setPen(look.ink if failed else look.muted)
