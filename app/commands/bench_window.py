@@ -17,7 +17,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     calm_threads()
 
-    from PySide6.QtCore import QElapsedTimer, QObject, QTimer, Slot
+    from PySide6.QtCore import QElapsedTimer, QEventLoop, QObject, QTimer, Slot
     from PySide6.QtWidgets import QApplication
 
     from app.main_window import MainWindow
@@ -57,10 +57,24 @@ def main() -> None:
         def frame(self) -> None:
             self.frames += 1
 
-    def wait() -> None:
-        while window.engine.busy:
-            app.processEvents()
-            time.sleep(0.0005)
+    class Waiting(QObject):
+        """The window's own event loop, as long as the engine is busy."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._loop = QEventLoop()
+            window.engine.busy_changed.connect(self.changed)
+
+        @Slot(object)
+        def changed(self, busy: object) -> None:
+            if not busy:
+                self._loop.quit()
+
+        def wait(self) -> None:
+            if window.engine.busy:
+                self._loop.exec()
+
+    wait = Waiting().wait
 
     pulse = Pulse()
     window.start()

@@ -274,6 +274,7 @@ class Plot(Panel):
         for curve in self.curves:
             curve.put(x_from, x_to, top)
         self.view.setRange(xRange=(x_from, x_to), yRange=(0.0, top), padding=0.0)
+        self.view.getViewBox().updateMatrix()  # else pyqtgraph does it while painting, and all is painted twice
         line = self.fontMetrics().height()
         y_ticks = ticks(top, max(1, min(4, self.graph.height() // (line * 2))))
         room = top * (1.0 - 0.6 * line / max(line, self.graph.height() - 2 * line))  # a label at the edge is not drawn
