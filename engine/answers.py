@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.control import Control
 from engine.errors import CannotLoad
-from engine.experiments import SweepQuestion, SweepsQuestion
+from engine.experiments import BlindQuestion, LuckQuestion, SweepQuestion, SweepsQuestion
 from engine.inside import HistogramQuestion, OutlineQuestion, WeightsQuestion
 from engine.settings import EstimateQuestion, FuturesQuestion, KernelQuestion, OffloadQuestion, PlanWish
 from engine.words import WordsQuestion
@@ -77,6 +77,14 @@ def answer(
             from engine.sweep import sweep
 
             return sweep(question, _there(session), control, emit)
+        case LuckQuestion():
+            from engine.luck import luck
+
+            return luck(question, _there(session), control, emit)
+        case BlindQuestion():
+            from engine.blind_texts import blind_texts
+
+            return blind_texts(question, _there(session), control, emit)
         case WordsQuestion():
             from engine.words import tokens_of
 

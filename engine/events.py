@@ -11,6 +11,13 @@ from array import array
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.blind import (  # noqa: F401  views import what the engine says from here
+    NO_PREFERENCE,
+    BlindRound,
+    BlindTest,
+    Pair,
+    new_seed,
+)
 from engine.experiments import (  # noqa: F401  views import what the engine says from here
     FIGURES,
     MOST_RUNS,
