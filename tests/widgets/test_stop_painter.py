@@ -34,10 +34,10 @@ def shown(qtbot):
 
 
 def has(view: TextView, colour) -> bool:
-    """Whether anything on the canvas is painted in about this colour."""
+    """Whether anything on the canvas is painted in this colour."""
     image = view.canvas.viewport().grab().toImage()
     return any(
-        abs(c.red() - colour.red()) + abs(c.green() - colour.green()) + abs(c.blue() - colour.blue()) < 24
+        abs(c.red() - colour.red()) + abs(c.green() - colour.green()) + abs(c.blue() - colour.blue()) < 4
         for c in (image.pixelColor(x, y) for x in range(0, image.width(), 2) for y in range(0, image.height(), 2))
     )
 
