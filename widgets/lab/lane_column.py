@@ -103,13 +103,16 @@ class LaneColumn(QFrame):
         self._colour = 0
         self._seen: tuple[Run | None, int, bool, int] = (None, 0, False, 0)
         self._known_changes: dict[int, str] = {}
+        self._explained = 0  # figures that the tool tip tells of
         self.setProperty("panel", True)
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.source = LaneSource(store, self)
         self.canvas = LaneCanvas(self.source)
         self.canvas.zoom(TEXT_STEP)
         self.canvas.installEventFilter(self)
-        self.bars = TimelineBars(self.source)  # type: ignore[arg-type]  reads what a canvas reads
+        # The bars are painted whole, so they are given a frame only as often as the figures.
+        self.bar_source = LaneSource(store, self)
+        self.bars = TimelineBars(self.bar_source)  # type: ignore[arg-type]  reads what a canvas reads
         self.bars.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the text has the same keys
         self.bars.setFixedHeight(30)
         self.chip = LetterChip()
@@ -229,7 +232,7 @@ class LaneColumn(QFrame):
     def show_run(self, watch: LaneWatch | None) -> None:
         """The run that this lane wrote, beside the reference's."""
         self.watch = watch
-        self.source.run = watch.run if watch is not None else None
+        self.source.run = self.bar_source.run = watch.run if watch is not None else None
         self._seen = (None, -1, False, 0)
         self.source.frame.emit()
         self._show_bars()
@@ -279,7 +282,10 @@ class LaneColumn(QFrame):
         if stale := self._stale_words():
             told.append(stale)
         self._say(self.figures_label, " · ".join(told))
-        self.figures_label.setToolTip(plain_tooltip("\n".join(f"{each.text}: {each.tooltip}" for each in found)))
+        if len(found) != self._explained:
+            self._explained = len(found)
+            self.figures_label.setToolTip(plain_tooltip("\n".join(each.tooltip for each in found)))
+        self.bar_source.frame.emit()
 
     def _stale_words(self) -> str:
         """Where the settings were edited after the text was written, what it was written with."""
@@ -349,6 +355,8 @@ class LaneColumn(QFrame):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
+        if event.rect().top() > STRIPE:  # most frames paint a word
+            return
         with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             frame = QPainterPath()

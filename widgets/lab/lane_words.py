@@ -183,15 +183,15 @@ def figure_list(watch: LaneWatch) -> list[LaneFigure]:
     found = [
         LaneFigure(
             tr("mean surprise {nats}").format(nats=nats_text(figures.mean_surprise_nats)),
-            tr("Mean of −ln p of the chosen words, p before all settings; measured."),
+            tr("Mean surprise: mean of −ln p of the chosen words, p before all settings; measured."),
         ),
         LaneFigure(
             tr("distinct {share}").format(share=percent_text(figures.distinct, 0)),
-            tr("Distinct groups of three tokens over all groups of three (distinct-3); counted."),
+            tr("Distinct: groups of three tokens that differ, over all groups of three (distinct-3); counted."),
         ),
         LaneFigure(
             tr("repeated {share}").format(share=percent_text(figures.repetition, 0)),
-            tr("Share of tokens that end a group of three which stood before; counted."),
+            tr("Repeated: share of tokens that end a group of three which stood before; counted."),
         ),
         LaneFigure(
             tr("{count} tokens").format(count=count_text(figures.tokens)), tr("Length of this lane's text; counted.")
