@@ -9,7 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QPaintEvent
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QKeySequence,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import (
     QApplication,
     QDockWidget,
@@ -24,6 +32,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.drops import Drops
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.experiments import Experiments
 from app.exports import Exports
@@ -82,6 +91,7 @@ class MainWindow(QMainWindow):
         self._asked: LoadPlan | None = None  # remembered once it has loaded
         self._build()
         self.redecisions = Redecisions(self)
+        self.drops = Drops(self)
         self.lanes = Lanes(self)
         self.forks = Forks(self)
         self.exports = Exports(self)
@@ -455,20 +465,13 @@ class MainWindow(QMainWindow):
                 self.preferences.device_map = plan.device_map
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if any(url.isLocalFile() for url in event.mimeData().urls()):
-            event.acceptProposedAction()
+        self.drops.enter(event)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        self.drops.hint.leave()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        for url in event.mimeData().urls():
-            if not url.isLocalFile():
-                continue
-            event.acceptProposedAction()
-            path = Path(url.toLocalFile())
-            if path.is_dir() or path.suffix.lower() == ".gguf":
-                self.load(LoadPlan(str(path)))
-            else:
-                self.replays.open_file(path)
-            return
+        self.drops.drop(event)
 
     # ---------------------------------------------------------------- looks
 
