@@ -163,7 +163,7 @@ class Forks(QObject):
     def fork(self, wish: ForkWish) -> None:
         """Goes on as wished; a run that goes on is stopped first. A banner says why where that cannot be."""
         wish, run = self._rooted(wish)
-        if run is None or not self._same_model(run):
+        if run is None or not self.same_model(run):
             return
         if self.window.engine.busy == "run":
             self._waits = wish
@@ -242,7 +242,7 @@ class Forks(QObject):
         settings = wish.settings or self.window.sampling_panel.settings()
         return all(token.settings == settings and not token.forced for token in run.tokens[step:])
 
-    def _same_model(self, run: Run) -> bool:
+    def same_model(self, run: Run) -> bool:
         """Whether the loaded model is the one that wrote it; a banner says so where it is not."""
         loaded, wrote = self.window.store.facts, run.facts
         if loaded is None or wrote is None:

@@ -37,6 +37,7 @@ from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.experiments import Experiments
 from app.exports import Exports
 from app.forks import Forks
+from app.futures import FuturesOfText
 from app.laboratory import Laboratory
 from app.lanes import Lanes
 from app.menus import build_menus
@@ -97,6 +98,7 @@ class MainWindow(QMainWindow):
         self.exports = Exports(self)
         self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
         self.experiments = Experiments(self)
+        self.futures = FuturesOfText(self)
         build_menus(self)
         from app.wiring import connect
 

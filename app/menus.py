@@ -53,6 +53,7 @@ def build_menus(window: MainWindow) -> None:
         _action(run, tr("Go on from here with the settings as they stand"), "Ctrl+Shift+Return", forks.go_on_here),
         _action(run, tr("Go on with another word…"), "Ctrl+Shift+A", forks.choose_word),
         _action(run, tr("Write something else here…"), "Ctrl+Shift+W", forks.write_here),
+        _action(run, tr("A hundred futures from here…"), "Ctrl+Shift+F", window.futures.show),
     ]
     window.text_view.set_word_acts(acts)
     _action(run, tr("Go on where other settings would go elsewhere"), "Ctrl+Shift+E", forks.go_on_elsewhere)

@@ -68,6 +68,7 @@ class Preferences:
     xray_sample: str = "prose"  # or "own"
     xray_text: str = ""  # the person's own
     sweep_form: dict[str, Any] = field(default_factory=dict)  # as SweepForm.state gives it
+    futures_form: dict[str, Any] = field(default_factory=dict)  # as FuturesPage.state gives it
     going_sweep: str = ""  # the folder of a sweep that goes on, to be offered after a crash or a close
     trusted_code: list[str] = field(default_factory=list)  # digests of models' code that a person allowed
     schema: int = SCHEMA  # of this file

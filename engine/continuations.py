@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,7 @@ class _Foreseeing:
         request = question.request
         self.count = 1 if request.lanes[0].greedy else question.count
         self.failed: RunEnd | None = None
+        self.size = 0  # of the batch that is written now
 
     def run(self) -> Futures:
         request = self.question.request
@@ -96,6 +97,7 @@ class _Foreseeing:
             lockstep=True,
         )
         self.lanes += [_Lane(seed) for seed in seeds]
+        self.size = size
         self.found = replace(self.found, batches=self.found.batches + 1)
         for event in generate(self.session, asked, self.control):
             self._take(event, asked, done)
@@ -145,13 +147,24 @@ class _Foreseeing:
         now = time.perf_counter()
         if self.written and now - self.told >= TELL_EVERY_S:
             self.told, self.so_far = now, self._so_far(whole=False)
-        self.emit(ExperimentProgress(self.question, self.written, total, sentence, speed, partial=self.so_far))
+        left = (total - self.written) / speed if speed else None
+        over = sum(bool(lane.reason) for lane in self.lanes)
+        self.emit(
+            ExperimentProgress(
+                self.question, self.written, total, sentence, speed, left, over, self.count, partial=self.so_far
+            )
+        )
 
     def _so_far(self, whole: bool) -> Futures:
+        futures = [lane.future() for lane in self.lanes if lane.token_ids]
+        if not whole:  # lanes of a batch go step by step: none is shown a token ahead of the others
+            least = min((len(future.token_ids) for future in futures[-self.size :] if not future.reason), default=0)
+            futures = [_first_tokens(f, least) if not f.reason else f for f in futures]
+            futures = [future for future in futures if future.token_ids]
         first = sorted((word for word in self.first.values() if word.share > 0.0), key=lambda word: -word.share)
         return replace(
             self.found,
-            futures=tuple(self._futures()),
+            futures=tuple(futures),
             first=tuple(first),
             written_tokens=self.written,
             elapsed_ms=(time.perf_counter() - self.began) * 1e3,
@@ -159,5 +172,6 @@ class _Foreseeing:
             stopped=whole and self.control.cancelled(),
         )
 
-    def _futures(self) -> Iterator[Future]:
-        return (lane.future() for lane in self.lanes if lane.token_ids)
+
+def _first_tokens(future: Future, count: int) -> Future:
+    return replace(future, token_ids=future.token_ids[:count], labels=future.labels[:count], texts=future.texts[:count])

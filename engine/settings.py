@@ -472,15 +472,6 @@ class FuturesQuestion:
     tokens: int
     number: int = 0
 
-    @property
-    def parent(self) -> Parent | None:
-        return self.request.parent
-
-
-@dataclass(frozen=True, slots=True)
-class StopExperiment:
-    """Not a question: ends the experiment that goes on; what is there by then stays."""
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:

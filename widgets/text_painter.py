@@ -29,6 +29,11 @@ def shown_character(character: str) -> str:
     return character if character == "\t" else visible(character)
 
 
+def one_line(text: str) -> str:
+    """A text for one line: line breaks as marks, what would act or vanish made visible."""
+    return "".join("↵ " if (shown := shown_character(c)) == "\n" else shown for c in text)
+
+
 def paint_pieces(
     painter: QPainter,
     flow: TextFlow,

@@ -54,6 +54,14 @@ PAGES: tuple[LabPage, ...] = (
         keeps=("word",),
     ),
     LabPage(
+        "futures",
+        "Futures",
+        "A hundred continuations of one beginning, as a tree with shares",
+        "Ctrl+Shift+3",
+        "widgets.lab.futures_page",
+        "FuturesPage",
+    ),
+    LabPage(
         "sweep",
         "Sweep",
         "A grid over two settings, and what came of it",

@@ -29,7 +29,7 @@ from widgets.format import count_text, plain_tooltip, token_label
 from widgets.reuse import reuse_text
 from widgets.run_names import fork_words, given_text, run_name
 from widgets.run_store import Run, RunStore
-from widgets.text_painter import end_word, shown_character
+from widgets.text_painter import end_word, one_line
 
 LEFT = 14.0  # of the first token
 TEXT_ROOM = 320.0  # right of the longest bar, so that a late fork's text can be read
@@ -348,7 +348,7 @@ class ForkTree(QAbstractScrollArea):
         lead = (given or words)[:1]
         if lead == " ":
             given, words = (given[1:], words) if given else ("", words[1:])
-        return [(_one_line(given), self._given, accent), (_one_line(words), self._plain, look.ink)]
+        return [(one_line(given), self._given, accent), (one_line(words), self._plain, look.ink)]
 
     @staticmethod
     def _paint_words(painter: QPainter, box: QRectF, parts: list) -> None:
@@ -611,7 +611,3 @@ class ForkTree(QAbstractScrollArea):
             self.setAccessibleDescription(text)
             if QAccessible.isActive():
                 QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
-
-
-def _one_line(text: str) -> str:
-    return "".join("↵ " if c == "\n" else shown_character(c) for c in text).replace("\n", "↵ ")
