@@ -293,5 +293,5 @@ class Forks(QObject):
     @Slot(object)
     def compare(self, wish: CompareWish) -> None:
         store = self.window.store
+        self.window.laboratory.show("lanes")  # first: the page begins with what was set up last
         store.compare(run for key in wish.runs if (run := store.run(key)) is not None)
-        self.window.laboratory.show("lanes")

@@ -282,9 +282,9 @@ class Replays(QObject):
                 )
             )
         lanes = lanes[:MOST_LANES]
-        window.store.compare(lanes)
         if lanes:
-            window.laboratory.show("lanes")
+            window.laboratory.show("lanes")  # first: the page begins with what was set up last
+        window.store.compare(lanes)
         return [*said, differences([(run, self.header_of(run)) for run in lanes])]
 
     def _take_file(self, file: ReadFile) -> None:
