@@ -158,12 +158,13 @@ class Exports(QObject):
         return {name: (title, view) for name, (title, view) in found.items() if view.isVisible()}
 
     def _pictures(self, wish: ExportWish, kind: str) -> list[tuple[str, Picture]]:
-        views = self._views()
-        return [
-            (name, Picture(title, kind, png_of(view) if kind == "png" else svg_of(view, title)))
-            for name, (title, view) in views.items()
-            if name in wish.pictures
-        ]
+        (run,) = self.taken("run")
+        found = []
+        for name, (title, view) in self._views().items():
+            if name in wish.pictures:
+                data = png_of(view) if kind == "png" else svg_of(view, title)
+                found.append((name, Picture(f"{title}: {title_of(run)}", kind, data, view.width())))
+        return found
 
     # ---------------------------------------------------------------- the dialog
 

@@ -181,6 +181,8 @@ def _arguments(run: ExportRun) -> dict[str, str]:
     found["no_repeat_ngram_size"] = settings.no_repeat_ngram_size
     if settings.banned:
         found["suppress_tokens"] = list(settings.banned)
+    if settings.banned_sequences:
+        found["bad_words_ids"] = [list(ids) for ids in settings.banned_sequences]
     if not settings.greedy:
         found |= {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")}
     ends = [end.token_id for end in start.ends]
@@ -251,6 +253,8 @@ def openai_request(run: ExportRun) -> tuple[str, dict[str, Any], list[str], dict
         body["logit_bias"] = bias
     if settings.banned:
         notes.append("Banned tokens have a logit bias of -100, which is the least that the API takes.")
+    if settings.banned_sequences:
+        notes.append("Banned sequences of tokens are left out: the API can ban single tokens only.")
     if -(2**63) <= settings.seed < 2**63:
         body["seed"] = settings.seed
         notes.append("A server draws its own random numbers, so the seed gives other words there.")
@@ -291,7 +295,10 @@ def as_openai(run: ExportRun) -> str:
     for note in notes:
         lines += _comment(note)
     if extra:
-        lines += _comment(f"vLLM takes these besides, in the body or as extra_body of the client: {json.dumps(extra)}")
+        lines += [
+            *_comment("vLLM takes these besides, in the body or as extra_body of the client:"),
+            f"# {json.dumps(extra)}",
+        ]
     # The quoted word keeps the shell from reading anything in between; JSON has no line of that word alone.
     lines += [f"curl {SERVER}{path} -H 'Content-Type: application/json' --data-binary @- <<'JSON'"]
     return "\n".join([*lines, json_text(body), "JSON", ""])

@@ -28,11 +28,12 @@ _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c\
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A view as it stood. kind: "png" or "svg"."""
+    """A view as it stood. kind: "png" or "svg". width: on a page, in its pixels; 0: as the picture has it."""
 
     title: str
     kind: str
     data: bytes
+    width: int = 0
 
     @property
     def address(self) -> str:
@@ -75,7 +76,7 @@ def report_title(runs: list[ExportRun], say: Say = as_is) -> str:
 def facts_lines(runs: list[ExportRun], say: Say = as_is) -> list[tuple[str, str]]:
     """What all runs share of the machine and the model: names and values."""
     first = runs[0]
-    found = [(say("model"), first.model_name), (say("where it lies"), first.model_path)]
+    found = [(say("model"), first.model_name)]  # not its path: a report is passed on
     found.append((say("precision"), ", ".join(dict.fromkeys(run.precision or UNKNOWN for run in runs))))
     if first.facts is not None:
         found.append((say("device"), ", ".join(first.facts.devices)))
@@ -135,6 +136,8 @@ def _setting(name: str, value: object, say: Say) -> str:
         return str(seed_value(value))  # type: ignore[arg-type]
     if name == "logit_bias":
         return ", ".join(f"{token_id}: {bias:+g}" for token_id, bias in value) or say("off")  # type: ignore[attr-defined]
+    if name == "banned_sequences":
+        return ", ".join(" ".join(map(str, ids)) for ids in value) or say("off")  # type: ignore[attr-defined]
     if name == "banned":
         return ", ".join(map(str, value)) or say("off")  # type: ignore[call-overload]
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -196,7 +199,7 @@ def partings(runs: list[ExportRun], say: Say = as_is) -> list[Parting]:
 
 
 def _token_words(token: TokenEvent, say: Say) -> str:
-    drawn = say("no draw") if token.u is None else f"u = {token.u:.4f}"
+    drawn = say("no draw") if token.u is None else f"u\u00a0=\u00a0{token.u:.4f}"
     odds = say("{raw} by the model, {final} after the settings").format(
         raw=_percent(math.exp(token.logprob)), final=_percent(math.exp(token.final_logprob))
     )
@@ -291,12 +294,15 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; } dd 
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+th { font-weight: 600; white-space: normal; vertical-align: bottom; max-width: 9em; }
+th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 8em; }
 .lanes { display: grid; grid-template-columns: repeat(auto-fit, minmax(320px, 1fr)); gap: 12px; }
-section.lane, .prompt, figure { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
+.pictures { display: flex; flex-wrap: wrap; gap: 12px; } figure { margin: 0; }
+section.lane, .prompt { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
   padding: 12px 14px; margin: 0 0 12px; min-width: 0; }
 .lanes > section.lane { margin: 0; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: plaintext; margin-top: 8px; }
+.prompt .text { margin-top: 0; }
 .parting { margin-top: 4px; color: var(--muted); font-size: 13px; }
 mark { background: none; color: inherit; outline: 2px solid var(--accent); outline-offset: 1px; border-radius: 3px; }
 mark::before { content: attr(data-mark); color: var(--accent); font-size: 11px; font-weight: 600; padding: 0 2px; }
@@ -351,9 +357,14 @@ def as_html(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is, la
     yield "</div>\n"
     if pictures:
         yield f"<h2>{_html(say('Pictures'))}</h2>\n"
+        yield '<div class="pictures">\n'
     for picture in pictures:
-        caption = _html(picture.title)
-        yield f'<figure><img src="{picture.address}" alt="{caption}"><figcaption>{caption}</figcaption></figure>\n'
+        caption, width = _html(picture.title), f' width="{picture.width}"' if picture.width else ""
+        yield (
+            f'<figure><img src="{picture.address}" alt="{caption}"{width}><figcaption>{caption}</figcaption></figure>\n'
+        )
+    if pictures:
+        yield "</div>\n"
     yield "</main>\n</body>\n</html>\n"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -155,6 +155,7 @@ class ExportDialog(QDialog):
         for kind in self.kinds.values():
             item = QListWidgetItem(kind.title)
             item.setData(Qt.ItemDataRole.UserRole, kind.name)
+            item.setSizeHint(QSize(0, theme.base_px() * 2))
             self.list.addItem(item)
         self.list.setFixedWidth(theme.base_px() * 15)
         self.words = PlainLabel("", "muted")
@@ -255,7 +256,7 @@ class ExportDialog(QDialog):
         """Stands on this kind, with a file in this folder."""
         self._folder = folder
         self.list.setCurrentRow(max(0, list(self.kinds).index(kind) if kind in self.kinds else 0))
-        self._suggested = ""
+        self.file.clear()
         self._name_anew()
 
     @property

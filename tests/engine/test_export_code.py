@@ -59,6 +59,10 @@ CASES = {
     "chinese": (GREEDY, {"prompt": "河流“怎样”塑造土地\\?\n"}),
     "fork": (GREEDY, {"written": (72, 105, 33), "raw": True}),
     "bias": (replace(GREEDY, logit_bias=((65, 3.0), (66, -3.0))), {}),
+    "banned sequences": (
+        replace(GREEDY, banned_sequences=tuple((a, b) for a in range(256) for b in range(0, 256, 3))),
+        {},
+    ),
     "banned": (replace(GREEDY, banned=tuple(range(0, 250, 2))), {}),
 }
 
@@ -175,6 +179,7 @@ def test_a_request_holds_only_what_the_api_knows():
 
 def test_what_is_beyond_the_api_is_named_and_not_sent():
     settings = SamplingSettings(temperature=5.0, seed=10**30, banned=(9,), logit_bias=((3, 2.0),), typical_p=0.5)
+    settings = replace(settings, banned_sequences=((1, 2),))
     _, body, notes, extra = openai_request(run_with(settings, stop=tuple("abcdef")))
     told = " ".join(notes)
     assert body["temperature"] == 2.0
@@ -182,7 +187,7 @@ def test_what_is_beyond_the_api_is_named_and_not_sent():
     assert body["stop"] == list("abcd")
     assert body["logit_bias"] == {"3": 2.0, "9": -100.0}
     assert extra == {}
-    assert all(word in told for word in ("5.0", str(10**30), '"e", "f"', "typical_p=0.5", "-100"))
+    assert all(word in told for word in ("5.0", str(10**30), '"e", "f"', "typical_p=0.5", "-100", "sequences"))
 
 
 def test_raw_text_goes_to_the_other_endpoint():
