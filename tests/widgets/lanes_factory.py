@@ -39,7 +39,10 @@ def lane_events(
     begun = made.start(lane=lane, lanes=lanes, settings=settings, **start)
     common = [replace(token, settings=settings) for token in made.tokens(COMMON, lane=lane)]
     own = fork_token(lane, settings, u)
-    rest = [replace(token, settings=settings) for token in made.tokens(list(after), first=len(COMMON) + 1, lane=lane)]
+    rest = [
+        replace(token, settings=settings, token_id=1000 + sum(map(ord, token.text)))
+        for token in made.tokens(list(after), first=len(COMMON) + 1, lane=lane)
+    ]
     return [begun, *common, own, *rest]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QKeySequence, QShowEvent
+from PySide6.QtGui import QAction, QHideEvent, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QVBoxLayout, QWidget
 
 from engine.settings import LanePrompt, SamplingSettings
@@ -411,6 +411,13 @@ class LanesPage(QWidget):
         column = self._columns[self.lanes.lanes[lane].key]
         if column.source.run is not None and step < len(column.source.run.tokens):
             column.source.select(step)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """The small window goes with the page; what was half typed there is taken."""
+        if self._editor is not None and self._editor.isVisible():
+            self._editor.commit()
+            self._editor.hide()
+        super().hideEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
