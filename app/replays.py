@@ -284,6 +284,7 @@ class Replays(QObject):
         lanes = lanes[:MOST_LANES]
         if lanes:
             window.laboratory.show("lanes")  # first: the page begins with what was set up last
+            window.store.show(lanes[0])
         window.store.compare(lanes)
         return [*said, differences([(run, self.header_of(run)) for run in lanes])]
 

@@ -32,12 +32,13 @@ def paint_bubble(painter: QPainter, x: float, top: float, colour: QColor) -> Non
     painter.drawPolygon(QPolygonF([QPointF(x + dx, top + dy) for dx, dy in tail]))
 
 
-def paint_in_text(painter: QPainter, run: Run, pieces: list[Piece]) -> None:
+def paint_in_text(painter: QPainter, run: Run, pieces: list[Piece], selected: int | None) -> None:
     """The marks of these words, above their first letter (bookmark) and under all of them (note)."""
     if not run.marks:
         return
-    colour, before = theme.current().accent, None
+    look, before = theme.current(), None
     for piece in pieces:
+        colour = look.ink if piece.step == selected else look.accent  # a selected word stands on accent
         first, before = piece.step != before, piece.step
         noted = ("note", piece.step) in run.marks
         if noted:

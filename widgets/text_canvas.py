@@ -412,7 +412,7 @@ class TextCanvas(QAbstractScrollArea):
         if self.redecided is not None:
             paint_redecided(painter, self._flow, self.redecided, pieces, selected)
         self.paint_over(painter, pieces)
-        paint_in_text(painter, self._run, pieces)
+        paint_in_text(painter, self._run, pieces, selected)
         paint_given(painter, self._run.tokens, pieces, moment)
         paint_waiting(painter, self._flow, self._run, pieces, moment)
         if self._run.end is not None and last >= self._flow.lines - 2 and moment == len(self._run.tokens):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
@@ -55,17 +55,16 @@ def paint_pieces(
         if colour is not None and piece.step < moment:
             painter.setBrush(colour)
             painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
-    line, late_line = None, False
-    late: list[Piece] = []  # on a line that begins before the moment
-    for piece in pieces:
-        if line is None or piece.line.lineNumber() != line[0] or piece.origin != line[1]:
-            line, late_line = (piece.line.lineNumber(), piece.origin), piece.step >= moment
-            painter.setPen(look.muted if late_line else look.ink)
+    for _, group in groupby(pieces, key=_line_of):
+        line = list(group)
+        late = sum(piece.step >= moment for piece in line)
+        for piece in line if 0 < late < len(line) else line[:1]:  # letters of one colour are drawn at once
+            painter.save()
+            painter.setPen(look.muted if piece.step >= moment else look.ink)
+            if 0 < late < len(line):
+                painter.setClipRect(piece.rect, Qt.ClipOperation.IntersectClip)
             piece.line.draw(painter, piece.origin)
-        elif piece.step >= moment and not late_line:
-            late.append(piece)
-    for piece in late:
-        _repaint_piece(painter, piece, look.panel, look.muted, whole=True)
+            painter.restore()
     for piece in pieces:
         token = tokens[piece.step]
         if piece.step >= moment:
@@ -110,14 +109,15 @@ def without_stubs(flow: TextFlow, pieces: list[Piece]) -> list[Piece]:
     ]
 
 
-def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor, whole: bool = False) -> None:
+def _line_of(piece: Piece) -> tuple[int, float]:
+    return piece.line.lineNumber(), piece.origin.y()
+
+
+def _repaint_piece(painter: QPainter, piece: Piece, ground: QColor, text: QColor) -> None:
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
-    if whole:
-        painter.drawRect(piece.rect)
-    else:
-        painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
+    painter.drawRoundedRect(_inner(piece.rect), 3.0, 3.0)
     painter.setClipRect(piece.rect)
     painter.setPen(text)
     piece.line.draw(painter, piece.origin)

@@ -96,20 +96,25 @@ class TimelineBars(QWidget):
         store.frame.connect(self.refresh)
         store.selection_changed.connect(self.refresh)
         store.hover_changed.connect(self.update)
-        store.marks_changed.connect(self.refresh)
+        store.marks_changed.connect(self._marks_changed)
         theme.changes.changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
         return QSize(320, 64)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(80, 36)
+        return QSize(80, round(36 + self._row()))
+
+    def _marks_changed(self) -> None:
+        self.updateGeometry()  # their row needs its room
+        self.refresh()
 
     def refresh(self) -> None:
         """Takes in the tokens that came since the last frame."""
         run = self.store.current
         if run is not self._run:
             self._run, self._count = run, 0
+            self.updateGeometry()
         if run is not None and len(run.tokens) > self._count:
             import numpy as np  # not before the window shows: its import takes a tenth of a second
 
