@@ -203,12 +203,16 @@ class FuturesPicture(QAbstractScrollArea):
         return self.found.expected(self.found.futures[box.node.futures[0]].token_ids[0])
 
     def is_written(self, box: Box) -> bool:
-        """The run itself went on with these words."""
-        if self.found is None or box.kind != WORDS or not box.node.end:
+        """The run itself went on with these words, or with those of one of the others."""
+        if box.kind == OTHERS:
+            return any(self._is_way_of(node) for node in box.node.children)
+        return box.kind == WORDS and self._is_way_of(box.node)
+
+    def _is_way_of(self, node: Node) -> bool:
+        end = min(node.end, len(self.written))
+        if self.found is None or end <= node.begin:
             return False
-        end = min(box.node.end, len(self.written))
-        ids = self.found.futures[box.node.futures[0]].token_ids[:end]
-        return end > box.node.begin and ids == self.written[:end]
+        return self.found.futures[node.futures[0]].token_ids[:end] == self.written[:end]
 
     def about(self, box: Box) -> str:
         """A box in words: its share, what was expected, one whole continuation."""
