@@ -130,10 +130,13 @@ class LaneCanvas(TextCanvas):
         """The lane's colour behind every word from the parting on."""
         if self.parted_at is None:
             return
-        ground = theme.current().lane_ground(self.colour)
+        look = theme.current()
+        ground, line = look.lane_ground(self.colour), theme.mixed(look.panel, look.lane(self.colour), 0.6)
         for piece in pieces:
             if piece.step >= self.parted_at:
                 painter.fillRect(piece.rect, ground)
+                below = QRectF(piece.rect.left(), piece.rect.bottom() - 2.5, piece.rect.width(), 1.5)
+                painter.fillRect(below, line)  # seen where the shade of surprise covers the ground
 
     def paint_over(self, painter: QPainter, pieces: list[Piece]) -> None:
         """A flag where it parts, a diamond where its settings changed; at the next word where a token has no text."""

@@ -27,7 +27,7 @@ from widgets.text_canvas import STANDARD_STEP
 from widgets.timeline import TimelineBars
 
 STRIPE = 3.0  # of the lane's colour along the top
-LEAST_WIDTH, LEAST_HEIGHT = 20, 21  # in base sizes
+LEAST_WIDTH, LEAST_HEIGHT = 18, 21  # in base sizes
 BARS_FROM = 24  # base sizes of height from which the bars are shown
 TEXT_STEP = -2  # the text is smaller than in the text view by this many pixels
 
@@ -236,8 +236,12 @@ class LaneColumn(QFrame):
         self._seen = (None, -1, False, 0)
         self.source.frame.emit()
         self._show_bars()
-        if self.source.run is None:
+        if watch is None:
             self.canvas.set_marks(None, "", {})
+        else:
+            self.take_in()
+            if watch.run.end is not None:
+                self.canvas.verticalScrollBar().setValue(0)  # where lanes part is near the beginning
         self.write_words()
 
     def take_in(self) -> bool:

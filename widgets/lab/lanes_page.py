@@ -347,7 +347,6 @@ class LanesPage(QWidget):
                     column.show_run(None)
             elif watch is None or watch.run is not run or watch.reference is not beside:
                 column.show_run(LaneWatch(run, beside))
-                column.take_in()
         self._parted = None
         self._show_table()
 
