@@ -66,7 +66,10 @@ def _quoted(text: str) -> str:
 
 def json_line(value: Any) -> bytes:
     """A value as one line of strict JSON: what is not finite is null, huge numbers are hexadecimal strings."""
-    text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _packed(value)
+    except (TypeError, ValueError):  # events and settings, what is not finite, a number too long for decimal digits
+        text = _packed(_plain(value))
     return _escaped(text).encode() + b"\n"
 
 
