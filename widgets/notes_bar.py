@@ -39,7 +39,7 @@ class NotesBar(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
-        for stretch, parts in ((2, self._name_parts()), (3, self._note_parts())):
+        for stretch, parts in ((2, self._name_parts()), (5, self._note_parts())):
             for part in parts:
                 row.addWidget(part, stretch if isinstance(part, QLineEdit) else 0)
         self.name.editingFinished.connect(self._take_name)
