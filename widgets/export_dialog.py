@@ -157,6 +157,7 @@ class ExportDialog(QDialog):
             item.setData(Qt.ItemDataRole.UserRole, kind.name)
             item.setSizeHint(QSize(0, theme.base_px() * 2))
             self.list.addItem(item)
+        self.list.setStyleSheet("QListWidget::item { padding-left: 6px; }")
         self.list.setFixedWidth(theme.base_px() * 15)
         self.words = PlainLabel("", "muted")
         self.words.setWordWrap(True)
