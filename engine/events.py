@@ -66,6 +66,10 @@ from engine.inside import (  # noqa: F401  views import what the engine says fro
     WeightsTable,
 )
 from engine.notes import Mark as Mark  # views import what the engine says from here
+from engine.ordered import ORDERED as ORDERED  # views import what the engine says from here
+from engine.ordered import OrderedFilters as OrderedFilters
+from engine.ordered import OrderQuestion as OrderQuestion
+from engine.ordered import TwoOrders as TwoOrders
 from engine.redecided import (  # noqa: F401  views import what the engine says from here
     CUT_OPEN,
     ELSEWHERE,

@@ -141,7 +141,7 @@ class FinishedRun:
         """Every token under these settings."""
         if not self.rows:
             return Redecided(b"", b"", array("d"), array("d"), array("i"))
-        return _Deciding(self, settings).run()
+        return Deciding(self, settings).run()
 
     def ordered(self, key: tuple[object, ...], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The order of the named tokens, largest first, and their values in it. The newest is kept: a filter or the
@@ -256,7 +256,7 @@ class _Constraints:
     lift: float
 
 
-class _Deciding:
+class Deciding:
     """One walk through the stages. Weights are exp((logit - largest logit) / temperature).
 
     head: the named tokens that are surely above all others, in order; of them the first `sure` surely live and the
