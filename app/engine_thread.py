@@ -221,8 +221,9 @@ class Worker(QObject):
 
             plan = job.plan
             before = self.session.facts.memory_before_bytes if self.session is not None else None
-            double = plan.double_quantisation
-            self.estimated.emit(estimate(plan.model, plan.precision, job.context_tokens, 1, before, double))
+            packed = plan.double_quantisation
+            found = estimate(plan.model, plan.precision, job.context_tokens, 1, before, packed, plan.keep_windows)
+            self.estimated.emit(found)
         except Exception as error:  # a thread's edge
             self.estimated.emit(told(error, "estimate"))
 

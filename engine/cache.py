@@ -80,7 +80,11 @@ def crop(cache: Any, tokens: int) -> None:
     """Forgets the newest `tokens` tokens (the library counts them as a negative number: CAC-1)."""
     with torch.inference_mode():
         for layer in _layers(cache):
-            layer.crop(-tokens)
+            if getattr(layer, "record_past", False):  # the library's own would forget what left the window, too
+                layer.keys, layer.values = layer.keys[..., :-tokens, :], layer.values[..., :-tokens, :]
+                layer.cumulative_length -= tokens
+            else:
+                layer.crop(-tokens)
 
 
 def _layers(cache: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from engine import cache as kv
 from engine.errors import Cancelled
@@ -44,7 +45,8 @@ class GeneralForward:
         parameters = inspect.signature(self.model.forward).parameters
         # Recent transformers call the cache `cache`, older ones `past_key_values`.
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._cache = DynamicCache(config=self.model.config) if keeps_its_past(self.model) else None
+        self._keep_windows = session.keep_windows
+        self._cache = self._new_cache() if keeps_its_past(self.model) else None
         # One row of logits: MEM-21.
         self._arguments: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._positions = "position_ids" in parameters
@@ -53,6 +55,14 @@ class GeneralForward:
         self.device = torch.device("cpu") if device.type == "meta" else device
         self.lanes = 1
         self._ids = torch.empty(1, 0, dtype=torch.long, device=self.device)  # [lanes, tokens]: all that was read
+
+    def _new_cache(self) -> DynamicCache:
+        cache = DynamicCache(config=self.model.config)
+        if self._keep_windows:
+            for layer in cache.layers:
+                if isinstance(layer, DynamicSlidingWindowLayer):
+                    layer.activate_past_recording()
+        return cache
 
     def in_one_piece(self, prompt_tokens: int) -> bool:
         """Whether a prompt of this length must be read by one call of `read`."""
@@ -90,7 +100,7 @@ class GeneralForward:
                 inputs = self.model.prepare_inputs_for_generation(self._ids, use_cache=False)
                 return self.model(**inputs).logits[:, -1].float().cpu().numpy()
             if self._switch_rereads and 0 < before <= self._switch_tokens < self._ids.shape[1]:
-                self._cache, ids = DynamicCache(config=self.model.config), self._ids
+                self._cache, ids = self._new_cache(), self._ids
             # use_cache is said each time: a config may switch it off (CAC-5).
             past: dict[str, Any] = {self._cache_name: self._cache, "use_cache": True}
             if self._positions:  # not every family asks its cache where it stands (CAC-6)

@@ -229,7 +229,8 @@ def _load(
     if precision not in FLOATS or blueprint.quantisation == "bitsandbytes":
         # Measured before: on some processors bitsandbytes lays its constants out anew with the first forward.
         refuse_what_does_not_run(model, facts.precision, control)
-    session = Session(model, tokenizer, facts, model.generation_config, blueprint, path.lean, path.threads)
+    generation, windows = model.generation_config, plan.keep_windows
+    session = Session(model, tokenizer, facts, generation, blueprint, path.lean, path.threads, keep_windows=windows)
     session.offload_folder = offload
     return session
 

@@ -44,6 +44,11 @@ def kv_bytes(config: Any, tokens: int, bytes_per_element: int, lanes: int = 1) -
     return kv_bytes_of(layers, tokens, bytes_per_element, lanes)
 
 
+def kept_layers(layers: tuple[CacheLayer, ...] | None, keep_windows: bool) -> tuple[CacheLayer, ...] | None:
+    """The cache's layers as they are kept: with all tokens of windows where that was chosen."""
+    return tuple(layer.keeping_all() for layer in layers) if layers is not None and keep_windows else layers
+
+
 def kv_bytes_per_token(config: Any, bytes_per_element: int) -> int | None:
     """Bytes that one more token adds to one lane once every window is full. None: not predictable."""
     layers = config if isinstance(config, tuple) or config is None else cache_layers(config)
@@ -105,8 +110,11 @@ def tensor_bytes(
 # ---------------------------------------------------------------- the whole ledger
 
 
-def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> ModelSizes:
-    """All that a ledger needs, in every precision, as plain numbers. Raises CannotLoad where nothing can be built."""
+def model_sizes(blueprint: Blueprint, double_quantisation: bool = True, keep_windows: bool = False) -> ModelSizes:
+    """All that a ledger needs, in every precision, as plain numbers. Raises CannotLoad where nothing can be built.
+
+    double_quantisation, keep_windows: as in LoadPlan.
+    """
     skeleton = blueprint.skeleton
     chosen = [(*blueprint.chosen(name), packing_for(blueprint, name, double_quantisation)) for name in PRECISIONS]
     precisions = [
@@ -132,7 +140,7 @@ def model_sizes(blueprint: Blueprint, double_quantisation: bool = True) -> Model
         buffer_bytes=skeleton.buffer_bytes,
         buffer_numbers=skeleton.buffer_numbers,
         precisions=tuple(precisions),
-        cache=skeleton.cache,
+        cache=kept_layers(skeleton.cache, keep_windows),
         parts=tuple(ModelPart(name, layers[name], tuple(sizes)) for name, sizes in parts.items()),
         notes=(*blueprint.notes, *_notes(blueprint)),
         default_precision=blueprint.chosen(None)[0],
@@ -161,12 +169,13 @@ def estimate(
     lanes: int = 1,
     libraries_bytes: int | None = None,
     double_quantisation: bool = True,
+    keep_windows: bool = False,
 ) -> Estimate:
     """The predicted ledger of a model, from its config alone. Raises CannotLoad, SettingsRefused.
 
     precision None: what a load without a wish would take. context_tokens None: the model's, at most 8,192.
     libraries_bytes: this process before any weights, None where none are loaded: then what it takes now.
-    double_quantisation: of nf4 and fp4, as in LoadPlan.
+    double_quantisation, keep_windows: as in LoadPlan.
     """
     from engine.blueprint import Blueprint, read_blueprint
     from engine.readings import device_limits, read_memory
@@ -174,7 +183,7 @@ def estimate(
     precision = precision_named(precision)
     blueprint = model if isinstance(model, Blueprint) else read_blueprint(model)
     precision, _, context = checked_wish(blueprint, precision, context_tokens, lanes)
-    sizes = model_sizes(blueprint, double_quantisation)
+    sizes = model_sizes(blueprint, double_quantisation, keep_windows)
     reading = read_memory()
     return Estimate(
         model=blueprint.located.name,

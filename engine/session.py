@@ -29,6 +29,7 @@ class Session:
     lean: LeanWeights | None = None  # what the lean forward reads; None: the general path runs
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     prefill_tokens_per_s: float = 0.0  # of the newest chunk of a prompt, by which the next prompt's are sized
+    keep_windows: bool = False  # as in LoadPlan
     kept: KeptPrefix = field(default_factory=KeptPrefix)  # the last runs' caches
     offload_folder: tempfile.TemporaryDirectory | None = None  # weights on disk, removed with the session
 

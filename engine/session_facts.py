@@ -9,7 +9,7 @@ from engine.blueprint import Blueprint
 from engine.catalog import Located, read_json_quietly
 from engine.errors import SettingsRefused
 from engine.events import Fact, LedgerPart, PlacedPart, SessionFacts
-from engine.memory import estimate, kv_bytes_per_token, part_of
+from engine.memory import estimate, kept_layers, kv_bytes_per_token, part_of
 from engine.packed_layers import loaded_words, plain_tensors
 from engine.placement import Placement
 from engine.settings import RANGES, LoadPlan, SamplingSettings
@@ -30,7 +30,10 @@ def session_facts(
 ) -> SessionFacts:
     """The facts of a loaded model, measured where they can be. Stage times and process memory are the caller's."""
     measured = measured_by_part(model, blueprint)
-    predicted = estimate(blueprint, precision, double_quantisation=plan.double_quantisation)
+    predicted = estimate(
+        blueprint, precision, double_quantisation=plan.double_quantisation, keep_windows=plan.keep_windows
+    )
+    cache = kept_layers(blueprint.skeleton.cache, plan.keep_windows)
     quantised = precision not in ELEMENT_BYTES
     method = blueprint.quantisation or ("bitsandbytes" if quantised else "")
     attention = str(model.config.get_text_config(decoder=True)._attn_implementation or "eager")
@@ -38,6 +41,9 @@ def session_facts(
         Fact("Attention", attention, "measured"),
         Fact("Quantised layers", loaded_words(model, method), "measured"),
     ]
+    if any(layer.kind == "window" for layer in blueprint.skeleton.cache or ()):
+        kept = "all tokens, for forks" if plan.keep_windows else "the window's tokens; a fork reads the text again"
+        facts.append(Fact("Sliding windows keep", kept, "as chosen"))
     return SessionFacts(
         name=blueprint.located.name,
         model_path=str(blueprint.located.path),
@@ -56,7 +62,7 @@ def session_facts(
         decode_path=decode_path,
         has_chat_template=bool(getattr(tokenizer, "chat_template", None)),
         weights_bytes=sum(measured.values()),
-        kv_bytes_per_token=kv_bytes_per_token(blueprint.skeleton.cache, ELEMENT_BYTES[float_dtype]),
+        kv_bytes_per_token=kv_bytes_per_token(cache, ELEMENT_BYTES[float_dtype]),
         ledger=_ledger(predicted.parts, measured),
         facts=(*blueprint.facts, *facts),
         notes=tuple(dict.fromkeys(notes)),

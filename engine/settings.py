@@ -39,6 +39,7 @@ class LoadPlan:
     int8_threshold: inputs as large as this are multiplied in 16 bits (Dettmers 2022); 0 keeps none apart.
     double_quantisation: of nf4 and fp4, whose block constants are packed once more (Dettmers 2023).
     compute_dtype: what nf4 and fp4 are unpacked to for each product; None for the model's own floating type.
+    keep_windows: layers that look through a sliding window keep all tokens, so that a fork reads nothing again.
     """
 
     model: str
@@ -55,6 +56,7 @@ class LoadPlan:
     int8_threshold: float = 6.0
     double_quantisation: bool = True
     compute_dtype: str | None = None
+    keep_windows: bool = False
 
     def __post_init__(self) -> None:
         number = isinstance(self.int8_threshold, (int, float)) and not isinstance(self.int8_threshold, bool)

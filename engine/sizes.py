@@ -7,7 +7,7 @@ precision while it is being dragged. The numbers come from the empty model (engi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -51,6 +51,10 @@ class CacheLayer:
     def held(self, tokens: int) -> int:
         """Elements of keys and values after so many tokens in one lane."""
         return self.per_token * (tokens if self.window_tokens is None else min(tokens, self.window_tokens))
+
+    def keeping_all(self) -> CacheLayer:
+        """The same layer where a window's tokens are kept when they have left it (CAC-2)."""
+        return replace(self, window_tokens=None) if self.kind == "window" else self
 
     def state_bytes(self, bytes_per_element: int) -> int:
         return self.state_elements * bytes_per_element + self.state_fixed_bytes
@@ -264,6 +268,8 @@ class ModelSizes:
         windows = [layer for layer in self.cache if layer.kind == "window"]
         if not windows:
             return ""
+        if windows[0].window_tokens is None:
+            return f"{len(windows)} of {len(self.cache)} layers look through a window and keep all tokens, for forks."
         return f"{len(windows)} of {len(self.cache)} layers keep at most {windows[0].window_tokens:,} tokens."
 
     # ---------------------------------------------------------------- what would make it fit

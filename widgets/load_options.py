@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from engine.settings import PRECISIONS, LoadPlan
 from widgets.choice import Choice
@@ -60,6 +60,14 @@ class LoadOptions(QWidget):
         self._placed = "auto"  # the last one that was no table
         self.limits = MemoryLimits()
         self.packing = PackingOptions()
+        self.windows = QCheckBox(self.tr("windows keep all tokens, for forks"))
+        self.windows.setToolTip(
+            self.tr(
+                "Layers with a sliding window need only its tokens. Where they keep all, a fork or a second run goes "
+                "on from any word without reading the text again, and the KV cache grows as without windows."
+            )
+        )
+        self.windows.hide()  # until a model that has windows is chosen
         body = QVBoxLayout(self)
         body.setContentsMargins(0, 0, 0, 0)
         body.setSpacing(8)
@@ -78,11 +86,13 @@ class LoadOptions(QWidget):
             body.addLayout(column)
         body.addWidget(self.limits)
         body.addWidget(self.packing)
+        body.addWidget(self.windows)
         self.precision.activated.connect(self.changed)
         self.device.activated.connect(self._device_chosen)
         self.edit_table.clicked.connect(self.table_wanted)
         self.limits.changed.connect(self.changed)
         self.packing.changed.connect(self.packing_changed)
+        self.windows.toggled.connect(self.packing_changed)
 
     def commit(self) -> bool:
         """Takes over what was typed; False where something of it cannot be used, and its field has the focus."""
@@ -93,7 +103,14 @@ class LoadOptions(QWidget):
         self.limits.commit()
         device = self.device.currentData()
         device_map = (self.pairs or (("", "cpu"),)) if device == BY_TABLE else device
-        return LoadPlan(model, self.precision.currentData(), device_map, self.limits.pairs(), **self.packing.fields())
+        return LoadPlan(
+            model,
+            self.precision.currentData(),
+            device_map,
+            self.limits.pairs(),
+            keep_windows=self.windows.isChecked() and not self.windows.isHidden(),
+            **self.packing.fields(),
+        )
 
     def one_device(self) -> str:
         """The one device that is chosen, else "auto" for all of them."""

@@ -392,6 +392,8 @@ class ModelPanel(Panel):
     def _show_predicted(self, estimate: Estimate) -> None:
         self.ledger_title.setText(self.tr("Memory, predicted"))
         self.options.limits.set_devices(estimate.limits)
+        layers = estimate.sizes.cache if estimate.sizes is not None else None
+        self.options.windows.setVisible(any(layer.kind == "window" for layer in layers or ()))
         self.ledger.show_estimate(estimate, self.options.one_device())
         self.fits.setText("")
         self.stages.setText("")
