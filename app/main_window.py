@@ -36,6 +36,7 @@ from app.drops import Drops
 from app.engine_thread import Engine, EstimateJob, PreviewJob
 from app.experiments import Experiments
 from app.exports import Exports
+from app.filter_orders import FilterOrders
 from app.forks import Forks
 from app.futures import FuturesOfText
 from app.laboratory import Laboratory
@@ -99,6 +100,7 @@ class MainWindow(QMainWindow):
         self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
         self.experiments = Experiments(self)
         self.futures = FuturesOfText(self)
+        self.filter_orders = FilterOrders(self)
         build_menus(self)
         from app.wiring import connect
 
@@ -268,9 +270,16 @@ class MainWindow(QMainWindow):
         self.models.refresh()
         preferences = self.preferences
         packing = self.model_panel.options.packing.fields()
-        kernel = {"kernel": preferences.kernel or None, "attention": preferences.attention or None}
         self.load(
-            LoadPlan(preferences.model, preferences.precision or None, preferences.device_map, **packing, **kernel)
+            LoadPlan(
+                preferences.model,
+                preferences.precision or None,
+                preferences.device_map,
+                kernel=preferences.kernel or None,
+                attention=preferences.attention or None,
+                keep_windows=preferences.keep_windows,
+                **packing,
+            )
         )
 
     @Slot(object)
@@ -463,6 +472,7 @@ class MainWindow(QMainWindow):
             self.preferences.int8_threshold = plan.int8_threshold
             self.preferences.double_quantisation = plan.double_quantisation
             self.preferences.compute_dtype = plan.compute_dtype or ""
+            self.preferences.keep_windows = plan.keep_windows
             if isinstance(plan.device_map, str):
                 self.preferences.device_map = plan.device_map
 
@@ -556,6 +566,7 @@ class MainWindow(QMainWindow):
                 with contextlib.suppress(ValueError):
                     restore(QByteArray(base64.b64decode(stored)))
         self.model_panel.options.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
+        self.model_panel.options.windows.setChecked(p.keep_windows)
         self.model_panel.ledger.set_wish(p.ledger_context, p.ledger_lanes)
         self.store.described_machine = (p.planned_gpus, p.planned_cpu_gb)
         self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
@@ -570,6 +581,7 @@ class MainWindow(QMainWindow):
 
     def remember(self) -> None:
         p = self.preferences
+        self.laboratory.show_text()  # the docks that a page has hidden are part of the layout
         p.window = base64.b64encode(self.saveGeometry().data()).decode()
         p.layout = base64.b64encode(self.saveState().data()).decode()
         p.prompt, p.system = self.prompt_panel.prompt(), self.prompt_panel.system() or ""

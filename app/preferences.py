@@ -64,11 +64,14 @@ class Preferences:
     int8_threshold: float = 6.0
     double_quantisation: bool = True
     compute_dtype: str = ""  # "": the model's own
+    keep_windows: bool = False
     xray_precisions: list[str] = field(default_factory=lambda: ["bfloat16", "int8"])  # the reference first
     xray_sample: str = "prose"  # or "own"
     xray_text: str = ""  # the person's own
     sweep_form: dict[str, Any] = field(default_factory=dict)  # as SweepForm.state gives it
     futures_form: dict[str, Any] = field(default_factory=dict)  # as FuturesPage.state gives it
+    luck_form: dict[str, Any] = field(default_factory=dict)  # as LuckPage.state gives it
+    blind_form: dict[str, Any] = field(default_factory=dict)  # as BlindPage.state gives it
     going_sweep: str = ""  # the folder of a sweep that goes on, to be offered after a crash or a close
     trusted_code: list[str] = field(default_factory=list)  # digests of models' code that a person allowed
     schema: int = SCHEMA  # of this file
@@ -99,6 +102,11 @@ def runs_folder() -> Path:
 def sweeps_folder() -> Path:
     """Where sweeps are kept, each in a folder of its own."""
     return Path(platformdirs.user_data_dir("glasswork")) / "sweeps"
+
+
+def blind_folder() -> Path:
+    """Where the votes of blind tests are kept, a file for each test."""
+    return Path(platformdirs.user_state_dir("glasswork")) / "blind"
 
 
 def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
