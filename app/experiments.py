@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtWidgets import QApplication, QFileDialog
 
+from app.blind import BlindTests
 from app.preferences import sweeps_folder, write_preferences
 from engine.errors import FileRefused, SettingsRefused
-from engine.events import Answered, Asked, EngineError, Loaded, Sweep, SweepQuestion, SweepsQuestion
+from engine.events import Answered, Asked, EngineError, Loaded, LuckQuestion, Sweep, SweepQuestion, SweepsQuestion
 from engine.file_names import safe_name
 from widgets.lab import PAGES
-from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunSweep, StopExperiment
+from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunLuck, RunSweep, StopExperiment
+from widgets.lab.lane_set import LaneSet
+from widgets.lab.settings_list import Named
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
-log = logging.getLogger(__name__)
+FORMS = {
+    "sweep": "sweep_form",
+    "luck": "luck_form",
+    "blind": "blind_form",
+}  # where preferences keep what is set on a page
 
 
 class Experiments(QObject):
@@ -36,6 +42,7 @@ class Experiments(QObject):
         self._offered = False
         self._offer: SweepsQuestion | None = None
         self._closing = False
+        self._restored: set[str] = set()  # pages that have what was set on them last
         laboratory = window.laboratory
         for kind, act in (
             (RunSweep, self.run_sweep),
@@ -43,8 +50,10 @@ class Experiments(QObject):
             (FindSweeps, self.find_sweeps),
             (OpenRuns, self.open_runs),
             (StopExperiment, self.stop),
+            (RunLuck, self.run_luck),
         ):
             laboratory.route(kind, act)
+        self.blind = BlindTests(self)
         laboratory.page_changed.connect(self.page_changed)
         window.engine.worker.event.connect(self.take)
 
@@ -96,12 +105,20 @@ class Experiments(QObject):
     @Slot(object)
     def page_changed(self, name: object) -> None:
         """A page comes into view: it is told what the window knows."""
+        if name not in FORMS:
+            return
+        page = self.page(str(name))
+        if name not in self._restored:
+            self._restored.add(str(name))
+            page.restore(getattr(self.window.preferences, FORMS[str(name)]))
+            if name == "blind" and (kept := self.blind.newest()) is not None and not kept.finished:
+                page.restore_test(kept)
         if name == "sweep":
-            page = self.page("sweep")
-            if not getattr(page, "restored", False):
-                page.restored = True
-                page.restore(self.window.preferences.sweep_form)
             self.find_sweeps(FindSweeps())
+        else:
+            page.set_sources(self.sources())
+        if name == "blind":
+            page.set_prompt(self.window.prompt_panel.prompt())
 
     @Slot(object)
     def take(self, event: object) -> None:
@@ -144,7 +161,7 @@ class Experiments(QObject):
     def _begin_sweep(self, question: SweepQuestion) -> None:
         if self.begin(question):
             self.page("sweep").begun(question)
-            self.window.preferences.sweep_form = asdict(self.page("sweep").form.state())
+            self.window.preferences.sweep_form = self.page("sweep").state()
             self._remember_going(question.folder)
 
     def _new_folder(self, wish: RunSweep) -> str:
@@ -193,6 +210,31 @@ class Experiments(QObject):
         self.window.laboratory.show("sweep")
         self.page("sweep").show_one(self._broken_off)
 
+    # ---------------------------------------------------------------- luck or setting
+
+    def sources(self) -> list[Named]:
+        """Settings that are at hand: the sliders', and the lanes'."""
+        found = [Named(self.window.sampling_panel.settings(), self.tr("the sliders"))]
+        page = self.window.laboratory.pages.get("lanes")
+        try:
+            lanes = page.lanes if page is not None else LaneSet.from_dict(self.window.preferences.lanes)  # type: ignore[attr-defined]
+        except SettingsRefused:
+            return found
+        return found + [
+            Named(lane.settings, self.tr("lane {name}").format(name=f"{lanes.letter(lane.key)} {lane.name}".strip()))
+            for lane in lanes.lanes
+        ]
+
+    @Slot(object)
+    def run_luck(self, wish: RunLuck) -> None:
+        asked = self.asked(wish.max_new_tokens)
+        if asked is None:
+            return
+        question = LuckQuestion(asked, wish.settings, wish.seeds, wish.first_seed)
+        self.window.prompt_panel.remember()
+        if self.begin(question):
+            self.page("luck").begun(question)
+
     # ---------------------------------------------------------------- runs
 
     @Slot(object)
@@ -226,8 +268,8 @@ class Experiments(QObject):
     def close(self) -> None:
         """The window closes. A sweep that goes on is offered at the next start."""
         self._closing = True
-        page = self.window.laboratory.pages.get("sweep")
-        if page is not None:
-            self.window.preferences.sweep_form = asdict(page.form.state())  # type: ignore[attr-defined]
+        for name, field in FORMS.items():
+            if name in self._restored:
+                setattr(self.window.preferences, field, self.page(name).state())
         if self._visit is not None:
             self._visit.cleanup()

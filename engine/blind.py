@@ -17,6 +17,7 @@ from engine.statistics import binomial_two_sided, holm
 
 LETTERS = "ABCDEFGH"
 MOST_SETTINGS = len(LETTERS)
+MOST_ROUNDS = 1000
 SEEN = 0.05  # below it a preference is called seen
 NO_PREFERENCE = -1
 _random = SystemRandom()
@@ -74,7 +75,8 @@ class BlindTest:
     """The settings in their order (A, B, …), the rounds so far, and how many seeds gave equal texts and no round.
 
     asked: what every round is asked but the prompt, which the prompts give in turn. at_end: the names are told at the
-    end and not after each vote. finished: told.
+    end and not after each vote. planned: so many votes, decided before the first: who looks and goes on until it
+    pleases finds what is not there. finished: the verdict was told.
     """
 
     asked: Asked
@@ -82,6 +84,7 @@ class BlindTest:
     settings: tuple[SamplingSettings, ...]
     names: tuple[str, ...] = ()
     at_end: bool = False
+    planned: int = 20
     model: str = ""
     precision: str = ""
     begun: str = ""
@@ -98,6 +101,10 @@ class BlindTest:
             )
         if not self.prompts:
             raise SettingsRefused("There is no prompt.", "Write one.")
+        if not 1 <= self.planned <= MOST_ROUNDS:
+            raise SettingsRefused(
+                "{count} votes cannot be planned.", "Give 1 to {most}.", count=self.planned, most=MOST_ROUNDS
+            )
         if self.names and len(self.names) != len(self.settings):
             raise SettingsRefused("Give each setting a name, or none.", "")
 
@@ -118,6 +125,11 @@ class BlindTest:
     @property
     def voted(self) -> tuple[BlindRound, ...]:
         return tuple(each for each in self.rounds if each.vote is not None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all votes that were planned are there."""
+        return len(self.voted) >= self.planned
 
     @property
     def undecided(self) -> int:
@@ -141,13 +153,17 @@ class BlindTest:
         return replace(self, rounds=(*self.rounds[:-1], replace(waiting, vote=vote)))
 
     def without_last_vote(self) -> BlindTest:
-        """The newest vote taken back: its round is open again, a later one without a vote goes. Names that were told
-        cannot be forgotten, so that is no blind vote any more: whoever asks must know (`told`)."""
+        """The newest vote taken back, and a round behind it that waits for its vote goes.
+
+        Its round is open again; where its names were told, it goes altogether: a vote after them would not be blind.
+        """
         rounds = list(self.rounds)
         if rounds and rounds[-1].vote is None:
             rounds.pop()
         if rounds:
-            rounds[-1] = replace(rounds[-1], vote=None)
+            last = rounds.pop()
+            if self.at_end and not self.finished:
+                rounds.append(replace(last, vote=None))
         return replace(self, rounds=tuple(rounds), finished=False)
 
     # ---------------------------------------------------------------- what may be said

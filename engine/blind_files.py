@@ -94,6 +94,7 @@ def as_json(test: BlindTest) -> Iterator[str]:
                     }
                     for number, each in enumerate(test.rounds, start=1)
                 ],
+                "planned_votes": test.planned,
                 "equal_texts": test.equal,
                 "no_preference": test.undecided,
                 "pairs": pairs,

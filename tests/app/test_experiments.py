@@ -164,3 +164,149 @@ def test_the_form_is_remembered(ready, make_window, until):
     broken = make_window(sweep_form={"names": 7})
     broken.laboratory.show("sweep")
     assert broken.laboratory.page("sweep").form.first.currentData() == "temperature"
+
+
+# ---------------------------------------------------------------- luck or setting
+
+
+def test_luck_compares_two_settings_of_the_windows_prompt(loaded, until, click):
+    window = loaded()
+    window.laboratory.show("luck")
+    page = window.laboratory.page("luck")
+    assert page.list.sources[0].settings == window.sampling_panel.settings()
+    page.restore({"seeds": 4, "tokens": 5})
+    click(page.bar.start)
+    until(lambda: page.luck is not None and not window.engine.busy)
+    found = page.luck
+    assert found.question.asked.prompt == window.prompt_panel.prompt()
+    assert [len(side) for side in found.runs] == [4, 4]
+    assert page.table.topLevelItemCount() == 6
+    page.plot.choose((1, 2))
+    assert page.text.toPlainText() == found.texts[1][2]
+    assert not window.store.runs
+    window.experiments.close()
+    assert window.preferences.luck_form["seeds"] == 4
+
+
+def test_luck_that_is_stopped_leaves_what_was_there(loaded, until, click):
+    window = loaded()
+    window.laboratory.show("luck")
+    page = window.laboratory.page("luck")
+    page.restore({"seeds": 8, "tokens": 5000})
+    window.start_run()  # Run means what is seen
+    assert window.engine.busy == "experiment"
+    until(lambda: page.bar.cancel.isVisible())
+    click(page.bar.cancel)
+    until(lambda: not window.engine.busy)
+    window.store.frame.emit()
+    assert page.luck is None
+    assert page.bar.start.isVisible()
+    page.list.undo()  # nothing to undo is harmless
+
+
+# ---------------------------------------------------------------- blind
+
+
+def begin_blind(window, click, **values):
+    window.laboratory.show("blind")
+    page = window.laboratory.page("blind")
+    page.restore({"tokens": 8, "planned": 3, "at_end": True} | values)
+    click(page.bar.start)
+    return page
+
+
+def test_a_blind_test_from_the_first_round_to_the_verdict(loaded, until, click, qtbot, tmp_path):
+    from PySide6.QtCore import Qt
+
+    from engine.blind_files import read_test
+
+    window = loaded(visit=str(tmp_path))
+    page = begin_blind(window, click)
+    for votes in range(3):
+        until(lambda votes=votes: page.test.open_round is not None and len(page.test.voted) == votes)
+        shown = page.test.open_round
+        texts = [edit.toPlainText() for edit in page.round._texts]
+        assert texts == [shown.text_at(place) for place in range(2)]
+        assert [panel.title_label.text() for panel in page.round._panels] == ["1", "2"]
+        assert not window.store.runs
+        qtbot.keyClick(page.round, [Qt.Key.Key_1, Qt.Key.Key_2, Qt.Key.Key_0][votes])
+    assert page.test.finished
+    assert [each.vote for each in page.test.rounds] == [0, 1, -1]
+    assert page._stack.currentWidget() is page.result
+    assert "no difference seen" in page.result.words.text()
+    until(lambda: not window.engine.busy)
+    (file,) = (tmp_path / "blind").glob("*.json")
+    assert read_test(file) == page.test
+    assert window.experiments.blind.export_to(tmp_path / "votes.csv", page.test)
+    assert (tmp_path / "votes.csv").read_text(encoding="utf-8").startswith("\ufeff")
+    assert window.experiments.blind.export_to(tmp_path / "votes.json", page.test)
+    assert len(json.loads((tmp_path / "votes.json").read_text(encoding="utf-8"))["rounds"]) == 3
+    assert not window.experiments.blind.export_to(tmp_path / "no folder" / "votes.csv", page.test)
+    assert window.banner.text
+
+
+def test_a_vote_is_taken_back_and_a_test_goes_on_at_the_next_start(loaded, until, click, qtbot, tmp_path):
+    first = loaded(visit=str(tmp_path))
+    page = begin_blind(first, click, planned=9)
+    until(lambda: page.test.open_round is not None)
+    before = page.test.open_round
+    page.round.vote(0)
+    until(lambda: page.test.open_round is not None and len(page.test.voted) == 1)
+    page.take_back()
+    assert page.test.open_round == before
+    assert not page.test.voted
+    page.round.vote(1)
+    until(lambda: page.test.open_round is not None and not first.engine.busy)
+    kept = page.test
+    first.close()
+    second = loaded(visit=str(tmp_path))
+    second.laboratory.show("blind")
+    again = second.laboratory.page("blind")
+    assert again.test == kept
+    assert [edit.toPlainText() for edit in again.round._texts] == [kept.open_round.text_at(p) for p in range(2)]
+    again.round.vote(-1)
+    assert len(again.test.voted) == 2
+    until(lambda: again.resume.isVisible() or again.test.open_round is not None)
+    if again.test.open_round is None:
+        click(again.resume)
+    until(lambda: again.test.open_round is not None)
+    again.finish()
+    assert again.result.go_on.isVisibleTo(again)
+    assert "Ended after 2 of 9" in again.result.notes.text()
+    until(lambda: not second.engine.busy)
+
+
+def test_names_are_told_after_each_vote_where_that_was_chosen(loaded, until, click, qtbot):
+    window = loaded()
+    page = begin_blind(window, click, at_end=False, planned=2)
+    until(lambda: page.test.open_round is not None)
+    shown = page.test.open_round
+    page.round.vote(0)
+    names = [panel.title_label.text() for panel in page.round._panels]
+    assert names == [f"{place + 1} · {page.test.name(shown.shown[place][0])}" for place in range(2)]
+    page.take_back()  # its names were seen: the round is gone
+    assert page.test.rounds == () or page.test.rounds[0].seed != shown.seed
+    until(lambda: page.test.open_round is not None)
+    page.round.vote(0)
+    page.next_round()
+    until(lambda: page.test.open_round is not None)
+    page.round.vote(0)
+    page.next_round()
+    assert page.test.finished
+    until(lambda: not window.engine.busy)
+
+
+def test_settings_that_write_the_same_are_told_and_not_shown(loaded, until, click):
+    from engine.settings import SamplingSettings
+    from widgets.lab.settings_list import Named, as_dicts
+
+    window = loaded()
+    greedy = [Named(SamplingSettings(temperature=0.0)), Named(SamplingSettings(temperature=0.0, top_p=0.5))]
+    page = begin_blind(window, click, settings=as_dicts(greedy))
+    until(lambda: page.test is not None and page.test.equal == 10 and not window.engine.busy)
+    assert page.test.rounds == ()
+    assert "make no difference" in page.bar.error.text()
+    page.setup.list.restore([greedy[0], greedy[0]])
+    page.set_up()
+    assert not page.bar.start.isEnabled()
+    assert "same" in page.bar.start.toolTip()

@@ -66,14 +66,16 @@ def test_prompts_come_in_turn_and_votes_are_for_what_stood_there():
         test.with_vote(0)
 
 
-def test_the_last_vote_can_be_taken_back():
-    test = voted(TEST, 0, 1)
+def test_the_last_vote_can_be_taken_back_while_no_name_was_told():
+    test = voted(replace(TEST, at_end=True), 0, 1)
     waiting = test.with_texts(9, "One.", ("x", "y"))
     back = waiting.without_last_vote()
     assert len(back.rounds) == 2
     assert back.open_round == replace(test.rounds[-1], vote=None)
     assert back.with_vote(test.rounds[-1].vote) == test
     assert TEST.without_last_vote() == TEST
+    told = voted(TEST, 0, 1)
+    assert told.without_last_vote().rounds == told.rounds[:1]  # the names were seen: the round goes
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_a_vote_for_a_shared_text_decides_nothing_between_those_that_wrote_it():
 
 
 def test_a_test_that_makes_no_sense_is_refused():
-    for change in ({"settings": (A,)}, {"settings": (A, A)}, {"prompts": ()}, {"names": ("one",)}):
+    for change in ({"settings": (A,)}, {"settings": (A, A)}, {"prompts": ()}, {"names": ("one",)}, {"planned": 0}):
         with pytest.raises(SettingsRefused):
             replace(TEST, **change)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.events import SweepAxis, SweepQuestion
+from engine.events import BlindQuestion, BlindTest, SweepAxis, SweepQuestion
 from engine.settings import SamplingSettings
 
 
@@ -54,3 +54,36 @@ class RunLuck:
     seeds: int
     first_seed: int
     max_new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginBlind:
+    """A new blind test, which the window completes with system text and stop strings."""
+
+    settings: tuple[SamplingSettings, ...]
+    names: tuple[str, ...]
+    prompts: tuple[str, ...]
+    max_new_tokens: int
+    planned: int
+    at_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskRound:
+    """The texts of a round."""
+
+    question: BlindQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBlind:
+    """What was voted is to be kept."""
+
+    test: BlindTest
+
+
+@dataclass(frozen=True, slots=True)
+class ExportBlind:
+    """A person wants the test as a file, CSV or JSON."""
+
+    test: BlindTest

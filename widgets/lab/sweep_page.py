@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -146,6 +147,9 @@ class SweepPage(QWidget):
     @Slot()
     def stop(self) -> None:
         self.asked.emit(StopExperiment())
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self.form.state())
 
     def restore(self, values: dict[str, Any]) -> None:
         """What was asked when the window was last closed; values that make no sense change nothing."""

@@ -1,0 +1,281 @@
+"""Two or more sampling settings beside one another, each with its letter: for pages that compare settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QAction, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
+
+from engine.errors import SettingsRefused
+from engine.settings import RANGES, SamplingSettings
+from widgets import theme
+from widgets.fields import NumberField
+from widgets.lab.figure_words import setting_name
+from widgets.lab.lane_column import LetterChip, NameField
+from widgets.panel import ElidedLabel
+
+LETTERS = "ABCDEFGH"
+STEPS = {"temperature": 0.05, "top_k": 1, "no_repeat_ngram_size": 1}
+NARROW = 430  # a card's width in pixels, below which its fields stand in two columns
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Settings and what the person calls them."""
+
+    settings: SamplingSettings
+    name: str = ""
+
+
+def from_dicts(values: Any) -> tuple[Named, ...]:
+    """From what JSON kept of them; () where that makes no sense."""
+    try:
+        return tuple(
+            Named(SamplingSettings.from_dict(dict(each["settings"])), str(each["name"])) for each in values
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, SettingsRefused):
+        return ()
+
+
+def as_dicts(cards: Sequence[Named]) -> list[dict[str, Any]]:
+    return [{"name": card.name, "settings": card.settings.as_dict()} for card in cards]
+
+
+class SettingsCard(QFrame):
+    """One setting. What it cannot show (seed, biases) is kept as it came."""
+
+    changed = Signal()
+    copy_requested = Signal(object)  # the place of another card, or of a source behind them
+    removed = Signal()
+
+    def __init__(self, letter: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.letter = letter
+        self._named = Named(SamplingSettings())
+        self.chip = LetterChip()
+        self.chip.show_letter(LETTERS[letter], letter)
+        self.name_field = NameField()
+        self.name_field.setPlaceholderText(self.tr("name"))
+        self.name_field.setAccessibleName(self.tr("Name of setting {letter}").format(letter=LETTERS[letter]))
+        self.name_field.setMaxLength(40)
+        self.name_field.setProperty("quiet", True)
+        self.name_field.editingFinished.connect(self._renamed)
+        self.more = QToolButton()
+        self.more.setText("⋯")
+        self.more.setToolTip(self.tr("Take over other settings, or remove this one"))
+        self.more.setAccessibleName(self.more.toolTip())
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.menu = QMenu(self.more)
+        self.menu.triggered.connect(self._act)
+        self.more.setMenu(self.menu)
+        top = QHBoxLayout()
+        top.setSpacing(6)
+        for part, stretch in ((self.chip, 0), (self.name_field, 1), (self.more, 0)):
+            top.addWidget(part, stretch)
+        self.grid = QGridLayout()
+        self.grid.setHorizontalSpacing(6)
+        self.grid.setVerticalSpacing(0)
+        self.fields: dict[str, NumberField] = {}
+        self._labels: dict[str, ElidedLabel] = {}
+        for name, allowed in RANGES.items():
+            field = NumberField(allowed, allowed.off, step=STEPS.get(name, 0.01), off_word=name != "temperature")
+            field.setFixedWidth(theme.base_px() * 4)
+            words = f"{LETTERS[letter]}: {setting_name(name)}"
+            field.setAccessibleName(words)
+            label = ElidedLabel(setting_name(name), "muted")
+            label.setToolTip(setting_name(name))
+            field.value_changed.connect(self._edited)
+            self.fields[name], self._labels[name] = field, label
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addLayout(top)
+        column.addLayout(self.grid)
+        for field in self.fields.values():
+            column.addWidget(field.problem_label)
+        self._columns = 0
+        self._place(3)
+
+    def named(self) -> Named:
+        return self._named
+
+    def show_named(self, named: Named) -> None:
+        """Shows settings; says nothing."""
+        self._named = named
+        self.name_field.setText(named.name)
+        for name, field in self.fields.items():
+            field.set_value(getattr(named.settings, name))
+            off = getattr(named.settings, name) == RANGES[name].off and name != "temperature"
+            self._labels[name].setEnabled(not off)
+
+    def commit(self) -> bool:
+        """Takes what is half typed. False where something is refused."""
+        self._renamed()
+        return all(field.commit() for field in self.fields.values())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place(2 if self.width() < NARROW else 3)
+
+    def _place(self, columns: int) -> None:
+        if columns == self._columns:
+            return
+        self._columns = columns
+        for at, name in enumerate(RANGES):
+            self.grid.addWidget(self._labels[name], at // columns, 2 * (at % columns))
+            self.grid.addWidget(self.fields[name], at // columns, 2 * (at % columns) + 1)
+        for column in range(3):
+            self.grid.setColumnStretch(2 * column, 1 if column < columns else 0)
+
+    def _edited(self) -> None:
+        try:
+            settings = replace(
+                self._named.settings, **{name: field.value() for name, field in self.fields.items()}
+            )  # fmt: skip
+        except SettingsRefused:
+            return  # the field says why
+        self.show_named(replace(self._named, settings=settings))
+        self.changed.emit()
+
+    def _renamed(self) -> None:
+        if (name := self.name_field.text().strip()) != self._named.name:
+            self._named = replace(self._named, name=name)
+            self.changed.emit()
+
+    @Slot(QAction)
+    def _act(self, action: QAction) -> None:
+        if action.data() == "remove":
+            self.removed.emit()
+        elif action.data() is not None:
+            self.copy_requested.emit(action.data())
+
+
+class SettingsList(QWidget):
+    """`changed` when something else stands there. Undo and redo (Ctrl+Z, Ctrl+Shift+Z) are for the whole list."""
+
+    changed = Signal()
+
+    def __init__(self, cards: Sequence[Named], most: int = 2, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.least, self.most = 2, most
+        self.sources: tuple[Named, ...] = ()  # what may be taken over: sliders, lanes
+        self._history, self._at = [tuple(cards)], 0
+        self._cards: list[SettingsCard] = []
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(24)
+        self._grid.setVerticalSpacing(10)
+        self.add_button = QPushButton(self.tr("Add a setting"))
+        theme.set_icon(self.add_button, "plus")
+        self.add_button.clicked.connect(self.add)
+        self.add_button.setVisible(most > 2)
+        for keys, slot in (
+            (QKeySequence.StandardKey.Undo, self.undo),
+            (QKeySequence("Ctrl+Shift+Z"), self.redo),
+        ):
+            shortcut = QShortcut(QKeySequence(keys), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(slot)
+        self._show(tuple(cards))
+
+    def cards(self) -> tuple[Named, ...]:
+        return self._history[self._at]
+
+    def settings(self) -> tuple[SamplingSettings, ...]:
+        return tuple(card.settings for card in self.cards())
+
+    def commit(self) -> bool:
+        return all(card.commit() for card in self._cards)
+
+    def restore(self, cards: Sequence[Named]) -> None:
+        """What was there when the window was last closed; nothing to undo."""
+        self._history, self._at = [tuple(cards)[: self.most]], 0
+        self._show(self._history[0])
+
+    def take(self, cards: Sequence[Named]) -> None:
+        """Other settings, as a step that can be undone."""
+        if tuple(cards) == self.cards():
+            return
+        self._history = [*self._history[: self._at + 1], tuple(cards)]
+        self._at += 1
+        self._show(self.cards())
+        self.changed.emit()
+
+    @Slot()
+    def undo(self) -> None:
+        self._go(-1)
+
+    @Slot()
+    def redo(self) -> None:
+        self._go(1)
+
+    def _go(self, by: int) -> None:
+        if 0 <= self._at + by < len(self._history):
+            self._at += by
+            self._show(self.cards())
+            self.changed.emit()
+
+    @Slot()
+    def add(self) -> None:
+        """One more, as the last one stands: a difference is made by changing it."""
+        cards = self.cards()
+        if len(cards) < self.most:
+            self.take([*cards, replace(cards[-1], name="")])
+            self._cards[-1].fields["temperature"].setFocus()
+
+    def _show(self, cards: tuple[Named, ...]) -> None:
+        while len(self._cards) > len(cards):
+            card = self._cards.pop()
+            self._grid.removeWidget(card)
+            card.hide()
+            card.deleteLater()
+        while len(self._cards) < len(cards):
+            card = SettingsCard(len(self._cards))
+            card.changed.connect(self._edited)
+            card.removed.connect(self._removed)
+            card.copy_requested.connect(self._copied)
+            card.menu.aboutToShow.connect(self._fill_menu)
+            self._grid.addWidget(card, len(self._cards) // 2, len(self._cards) % 2)
+            self._cards.append(card)
+        for card, named in zip(self._cards, cards, strict=True):
+            card.show_named(named)
+        for column in (0, 1):
+            self._grid.setColumnStretch(column, 1)
+        self.add_button.setEnabled(len(cards) < self.most)
+
+    @Slot()
+    def _edited(self) -> None:
+        self.take([card.named() for card in self._cards])
+
+    @Slot()
+    def _removed(self) -> None:
+        card = self.sender()
+        if len(self._cards) > self.least:
+            self.take([each.named() for each in self._cards if each is not card])
+
+    @Slot(object)
+    def _copied(self, place: object) -> None:
+        card = self.sender()
+        assert isinstance(place, int)
+        every = [*self.cards(), *self.sources]
+        self.take([every[place] if each is card else each.named() for each in self._cards])
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        card = next(each for each in self._cards if each.menu is self.sender())
+        card.menu.clear()
+        for at, source in enumerate(self.sources, start=len(self._cards)):
+            words = self.tr("As {name}").format(name=source.name).replace("&", "&&")
+            card.menu.addAction(words).setData(at)
+        for at, other in enumerate(self._cards):
+            if other is not card:
+                card.menu.addAction(self.tr("As {letter}").format(letter=LETTERS[at])).setData(at)
+        if self.most > 2:
+            card.menu.addSeparator()
+            remove = card.menu.addAction(self.tr("Remove"))
+            remove.setData("remove")
+            remove.setEnabled(len(self._cards) > self.least)
