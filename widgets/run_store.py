@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine import events as ev
 from engine.figures import ancestors, beginning
-from engine.settings import Parent
+from engine.settings import Parent, Preset
 from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
@@ -147,6 +147,7 @@ class RunStore(QObject):
         self.load_stages: dict[str, ev.LoadProgress] = {}
         self.inside = Inside()
         self.described_machine = ("2x24", 64.0)  # GPUs and CPU memory in GB, as the planners' inputs stand
+        self.presets: tuple[Preset, ...] = ()  # all that can be chosen, the model's own first
         self.readings: list[ev.MemoryReading] = []
         self.error: ev.EngineError | None = None
         self.cache_kept: ev.CacheKept | None = None  # between runs
@@ -282,7 +283,9 @@ class RunStore(QObject):
         self.activity, self.stage = "idle", ""
         # A fork's file holds the runs it began in before it: the newest is what the file is about.
         newest = self.runs[-1].start.run_id if self.runs else 0
-        self.show(next((run for run in self.runs if run.start.run_id == newest), None))
+        lanes = [run for run in self.runs if run.start.run_id == newest]
+        self.show(lanes[0] if lanes else None)
+        self.compare(lanes if len(lanes) > 1 else ())
         self.opened.emit()
         self.runs_changed.emit()
 

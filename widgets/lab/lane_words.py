@@ -66,7 +66,8 @@ def settings_words(settings: SamplingSettings, with_seed: bool = False) -> str:
     told = [setting_text("temperature", settings)]
     told += [setting_text(name, settings) for name in names if getattr(settings, name) != getattr(OFF, name)]
     told += [tr("{count} biases").format(count=count_text(len(settings.logit_bias)))] if settings.logit_bias else []
-    told += [tr("{count} banned").format(count=count_text(len(settings.banned)))] if settings.banned else []
+    banned = len(settings.banned) + len(settings.banned_sequences)
+    told += [tr("{count} banned").format(count=count_text(banned))] if banned else []
     if with_seed and not settings.greedy:
         told.append(setting_text("seed", settings))
     return " · ".join(told)
@@ -79,7 +80,7 @@ def changed_words(before: SamplingSettings, after: SamplingSettings) -> str:
         if getattr(before, name) != getattr(after, name):
             value = setting_text(name, after).removeprefix(SHORT[name] + " ")
             told.append(f"{setting_text(name, before)} → {value}")
-    constraints = ("logit_bias", "banned")
+    constraints = ("logit_bias", "banned", "banned_sequences")
     if any(getattr(before, name) != getattr(after, name) for name in constraints):
         told.append(tr("other words banned or boosted"))
     return ", ".join(told)
