@@ -1,0 +1,200 @@
+"""Lanes through the whole window on a tiny model: what parts them is found where their token ids first differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.laboratory import TEXT
+from engine.events import SettingsChanged, TokenEvent
+from engine.replay import read_replay
+from engine.settings import LanePrompt, LoadPlan, SamplingSettings
+from tests.app.test_window import Listener, over
+from widgets.lab.lane_set import Lane, LaneSet
+from widgets.lab.vary_dialog import Variation
+
+# A tiny model's odds are flat, so that a little temperature parts lanes soon, and not at once.
+COOL, HOT, NARROW = (
+    SamplingSettings(temperature=0.3, seed=5),
+    SamplingSettings(temperature=0.6, seed=5),
+    SamplingSettings(temperature=0.3, top_k=2, seed=5),
+)
+
+
+def page_with(window, *settings, **changes):
+    window.laboratory.show("lanes")
+    page = window.laboratory.pages["lanes"]
+    lanes = tuple(Lane(key, each) for key, each in enumerate(settings))
+    page.restore(replace(LaneSet(lanes, 0, max_new_tokens=40), **changes))
+    return page
+
+
+def columns(page):
+    return [page._columns[lane.key] for lane in page.lanes.lanes]
+
+
+def texts(page):
+    return [[token.token_id for token in column.source.run.tokens] for column in columns(page)]
+
+
+def first_difference(one, other):
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+
+
+def written(window, page, until):
+    until(lambda: page.store.compared and over(window) and all(not c.source.run.running for c in columns(page)))
+    page.refresh()
+
+
+def test_lanes_part_where_their_token_ids_first_differ(loaded, until):
+    window = loaded()
+    page = page_with(window, COOL, HOT, NARROW)
+    window.run_action.trigger()  # Ctrl+Return means what is seen
+    written(window, page, until)
+    ids = texts(page)
+    assert [len(each) for each in ids] == [40, 40, 40]
+    for column, mine in zip(columns(page)[1:], ids[1:], strict=True):
+        parting = column.watch.parting
+        assert (parting.step if parting else None) == first_difference(ids[0], mine)
+    assert columns(page)[1].watch.parting is not None
+    assert columns(page)[1].watch.parting.mine.u == columns(page)[1].watch.parting.theirs.u
+    table = page.table.view.rows.rows
+    assert {row.step for row in table} == {c.watch.parting.step for c in columns(page)[1:] if c.watch.parting}
+
+
+def test_equal_lanes_write_the_same(loaded, until):
+    window = loaded()
+    page = page_with(window, HOT, HOT)
+    window.run_action.trigger()
+    written(window, page, until)
+    assert texts(page)[0] == texts(page)[1]
+    page._write_words()
+    assert columns(page)[1].parting_label.text() == "the same words as A to the end"
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_lane_that_is_edited_while_it_writes_changes_alone_from_its_next_token(loaded, until, lockstep):
+    window = loaded(seconds_per_token=0.02)
+    heard = Listener(window)
+    page = page_with(window, COOL, COOL, max_new_tokens=60, lockstep=lockstep)
+    window.run_action.trigger()
+    until(lambda: len(window.store.runs) == 2 and len(window.store.runs[1].tokens) >= 5)
+    page._edited_lane(replace(page.lanes.lanes[1], settings=HOT), False)
+    until(lambda: any(isinstance(event, SettingsChanged) for event in heard.events))
+    window.engine.set_pace(0.0)
+    written(window, page, until)
+    changes = [event for event in heard.events if isinstance(event, SettingsChanged)]
+    assert [(change.lane, change.settings) for change in changes] == [(1, HOT)]
+    step = changes[0].step
+    assert step >= 5
+    for lane, before, after in ((0, COOL, COOL), (1, COOL, HOT)):
+        used = [e.settings for e in heard.events if isinstance(e, TokenEvent) and e.lane == lane]
+        assert used == [before] * step + [after] * (len(used) - step)
+    assert columns(page)[1].canvas.changed_at.keys() == {step}
+    assert texts(page)[0][:step] == texts(page)[1][:step]
+
+
+def test_all_lanes_lie_in_one_recording_with_their_names(loaded, until, tmp_path):
+    window = loaded(visit=str(tmp_path))
+    page = page_with(window, COOL, HOT)
+    page.take(page.lanes.with_lane(replace(page.lanes.lanes[1], name="hot")))
+    window.run_action.trigger()
+    written(window, page, until)
+    (path,) = tmp_path.glob("*.jsonl")
+    replay = read_replay(path)
+    assert [run.start.name for run in window.store.runs] == ["", "hot"]
+    told = [[e.token_id for e in replay.events if isinstance(e, TokenEvent) and e.lane == lane] for lane in (0, 1)]
+    assert told == texts(page)
+
+
+def test_a_recording_of_lanes_opens_as_lanes(loaded, make_window, until, tmp_path):
+    window = loaded(visit=str(tmp_path))
+    page = page_with(window, COOL, HOT)
+    window.run_action.trigger()
+    written(window, page, until)
+    (path,) = tmp_path.glob("*.jsonl")
+    other = make_window()
+    other.laboratory.show("lanes")
+    other.replays.open_file(path)
+    again = other.laboratory.pages["lanes"]
+    until(lambda: other.store.compared)
+    again.refresh()
+    assert [lane.settings for lane in again.lanes.lanes] == [COOL, HOT]
+    assert texts(again) == texts(page)
+
+
+def test_a_prompt_of_its_own_and_the_windows_for_the_rest(loaded, until):
+    window = loaded()
+    page = page_with(window, COOL, COOL)
+    page.bar.prompt_edit.write("written on the page")
+    assert window.prompt_panel.prompt() == "written on the page"
+    window.prompt_panel.set_prompt("written beside it")
+    assert page.bar.prompt_edit.written() == "written beside it"
+    page.take(page.lanes.with_lane(replace(page.lanes.lanes[1], own=LanePrompt("mine"))))
+    window.run_action.trigger()
+    written(window, page, until)
+    assert [run.start.prompt for run in window.store.runs] == ["written beside it", "mine"]
+    parting = columns(page)[1].watch.parting
+    assert parting is None or parting.why == "prompt"
+
+
+def test_one_token_pause_and_stop_on_the_page(loaded, until, click):
+    window = loaded()
+    page = page_with(window, COOL, HOT, max_new_tokens=10_000)
+    window.step_action.trigger()
+    until(lambda: len(window.store.runs) == 2 and all(len(run.tokens) == 1 for run in window.store.runs))
+    until(lambda: window.store.activity == "paused")
+    click(page.bar.controls.step_button)
+    until(lambda: all(len(run.tokens) == 2 for run in window.store.runs))
+    click(page.bar.controls.pause_button)  # goes on
+    until(lambda: all(len(run.tokens) > 5 for run in window.store.runs))
+    window.run_action.trigger()  # a run goes on already: nothing
+    click(page.bar.controls.stop_button)
+    until(lambda: over(window))
+    assert [run.end.reason for run in window.store.runs] == ["cancelled", "cancelled"]
+
+
+def test_run_without_a_model_says_what_to_do(make_window):
+    window = make_window()
+    page_with(window, COOL, HOT)
+    window.run_action.trigger()
+    assert window.banner.isVisible()
+    assert window.store.runs == []
+
+
+def test_lanes_are_set_up_again_when_the_window_is_opened_again(make_window):
+    window = make_window()
+    page = page_with(window, COOL, HOT)
+    page._varied(Variation((COOL, HOT, NARROW), ("a", "b", "c")))
+    window.lanes.remember()
+    again = make_window(lanes=window.preferences.lanes)
+    again.laboratory.show("lanes")
+    lanes = again.laboratory.pages["lanes"].lanes.lanes
+    assert [(lane.settings, lane.name) for lane in lanes] == [(COOL, "a"), (HOT, "b"), (NARROW, "c")]
+
+
+def test_damaged_lanes_in_the_settings_give_way_to_the_first_ones(make_window):
+    window = make_window(lanes={"lanes": [{"name": 3}]}, sampling={"temperature": 0.7})
+    window.laboratory.show("lanes")
+    lanes = window.laboratory.pages["lanes"].lanes.lanes
+    assert [lane.settings.temperature for lane in lanes] == [0.7, 1.3]
+
+
+def test_another_page_another_model_and_the_end_in_the_middle_of_it(loaded, until, folder):
+    window = loaded()
+    page = page_with(window, COOL, HOT, max_new_tokens=10_000)
+    window.run_action.trigger()
+    until(lambda: len(window.store.runs) == 2 and window.store.runs[1].tokens)
+    page.edit(page.lanes.lanes[0].key)
+    window.laboratory.show(TEXT)
+    assert not page.editor.isVisible()
+    assert window.store.current in window.store.runs
+    window.laboratory.show("lanes")
+    for column in columns(page)[1:]:
+        column.remove_action.trigger()  # at least two stay
+    window.load(LoadPlan(str(folder)))  # stops the run
+    until(lambda: all(run.end for run in window.store.runs) and not window.engine.busy)
+    window.run_action.trigger()
+    until(lambda: len(window.store.runs) == 4 and window.store.runs[3].tokens)
+    window.close()
