@@ -16,6 +16,7 @@ from engine.events import KernelFigure
 from engine.forward import general_path
 from engine.kernel_choice import BATCH_ROWS, Choice, choose
 from engine.kernels import KERNELS, Product, offered, pack, stream_dtype
+from engine.large_pages import allocated, enlarge
 from engine.readings import forget_pages, mapped_ranges, weights_apart
 
 Tell = Callable[[str], None]
@@ -176,7 +177,7 @@ def _trial_of(linears: list[torch.nn.Linear]) -> Callable[[str, str], Callable[[
 
 def pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> int:
     """Gives each linear layer of transformers' model a packed product; its own weight stays. Returns bytes."""
-    packed, mapped = 0, mapped_ranges()
+    packed, mapped, before = 0, mapped_ranges(), allocated()
     with torch.inference_mode():
         for number, module in enumerate(linears):
             tell(f"packing matrix {number + 1} of {len(linears)}")
@@ -187,6 +188,7 @@ def pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) ->
             packed += getattr(product, "nbytes", 0)
             module.forward = _PackedLinear(module, product, choice, mapped)  # pyright: ignore[reportAttributeAccessIssue]
             forget_pages(module.weight, mapped)
+    enlarge(before, lambda done: tell(f"packing matrix {len(linears)} of {len(linears)}"))
     return packed
 
 

@@ -145,6 +145,8 @@ class _Float16:
     A row's result does not depend on the rows beside it, so a lane writes the same alone and in company.
     """
 
+    kernel = "float16"
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         if max(abs(float(edge)) for edge in weight.aminmax()) > LARGEST_FLOAT16:
             raise RuntimeError("a weight is larger than float16 can hold")
@@ -173,6 +175,8 @@ class _Float16:
 class _Int8:
     """8-bit weights with one scale for each row, read as they are; activations in bfloat16: `_weight_int8pack_mm`."""
 
+    kernel = "int8"
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         wide = weight.float()
         scale = (wide.abs().amax(1, keepdim=True) / 127).clamp_(min=1e-12)
@@ -193,6 +197,8 @@ class _Int8:
 
 class _Int8Dynamic:
     """8-bit weights and activations, the latter scaled anew at each product: fastest, and visibly less exact."""
+
+    kernel = "int8-dynamic"
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         wide = weight.float()

@@ -18,6 +18,7 @@ from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 from engine.errors import Cancelled
 from engine.kernels import Linear, Product, pack, stream_dtype, torch_threads
+from engine.large_pages import allocated, enlarge
 from engine.lean_step import Step, scripted_step
 from engine.readings import forget_pages, mapped_ranges
 
@@ -147,17 +148,19 @@ def pack_model(
     """
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     dtype = stream_dtype(kernel, embedding.dtype)
-    mapped = mapped_ranges() if kernel != "plain" else []
-    layers = []
+    mapped, before = ([], []) if kernel == "plain" else (mapped_ranges(), allocated())
+    layers, count = [], len(model.model.layers)
     with torch.inference_mode():
         for number, layer in enumerate(model.model.layers):
-            tell(number, len(model.model.layers))
+            tell(number, count)
             layers.append(Layer.of(layer, kernel, dtype))
             for parameter in layer.parameters():
                 forget_pages(parameter, mapped)
         packed_head = pack(kernel, [_linear(head)])
         forget_pages(head.weight, mapped)
-        norm, step = model.model.norm.weight.to(dtype), scripted_step(kernel, layers)
+        if kernel != "plain":
+            enlarge(before, lambda done: tell(count - 1, count))
+        norm, step = model.model.norm.weight.to(dtype), scripted_step(layers)
         return LeanWeights(model, kernel, layers, packed_head, norm, dtype, wide, step=step, mapped=mapped)
 
 
@@ -174,7 +177,7 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
         dtype = stream_dtype(kernel, model.get_input_embeddings().weight.dtype)
         packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
         norm = model.model.norm.weight.to(dtype)
-        step = scripted_step(kernel, packed)
+        step = scripted_step(packed)
         weights = LeanWeights(model, kernel, packed, lambda x: x, norm, dtype, wide, step=step)
 
         def run(rows: int) -> object:
@@ -233,8 +236,7 @@ class LeanForward:
         self.used = 0  # places of the cache that are taken
         self.padding: list[int] = []  # places before each lane's first token; empty: none in any
         self.capacity = 0
-        self._keys: list[Tensor] = []  # per layer [lanes, kv_heads, capacity, head_dim]
-        self._values: list[Tensor] = []
+        self._caches: list[Tensor] = []  # per layer [lanes, 2 · kv_heads, capacity, head_dim]: keys, then values
         self._cos = self._sin = torch.empty(0)
         self.reserve(max(expected_tokens, SPARE_TOKENS))
 
@@ -269,14 +271,12 @@ class LeanForward:
         padding = [used - mine for each in (self, other) for mine in each.lane_tokens()]
         capacity = max(self.capacity, other.capacity, used + SPARE_TOKENS)
         with torch.inference_mode():
-            for mine, theirs in ((self._keys, other._keys), (self._values, other._values)):
-                for at, old in enumerate(mine):
-                    shape = (self.lanes + other.lanes, self.kv_heads, capacity, self.head_dim)
-                    new = torch.empty(shape, dtype=self.dtype, device=self.device)
-                    new[:, :, :used] = 0
-                    new[: self.lanes, :, used - self.used : used] = old[:, :, : self.used]
-                    new[self.lanes :, :, used - other.used : used] = theirs[at][:, :, : other.used]
-                    mine[at] = new
+            for at, (old, theirs) in enumerate(zip(self._caches, other._caches, strict=True)):
+                new = self._empty(self.lanes + other.lanes, capacity)
+                new[:, :, :used] = 0
+                new[: self.lanes, :, used - self.used : used] = old[:, :, : self.used]
+                new[self.lanes :, :, used - other.used : used] = theirs[:, :, : other.used]
+                self._caches[at] = new
         self.lanes, self.used, self.capacity = self.lanes + other.lanes, used, capacity
         self.padding = padding if any(padding) else []
         self._tables(capacity)
@@ -287,9 +287,8 @@ class LeanForward:
         mine = LeanForward(self.weights, tokens)
         begin = self.padding[row] if self.padding else 0
         with torch.inference_mode():
-            for old, new in ((self._keys, mine._keys), (self._values, mine._values)):
-                for at, tensor in enumerate(old):
-                    new[at][0, :, :tokens] = tensor[row, :, begin : begin + tokens]
+            for old, new in zip(self._caches, mine._caches, strict=True):
+                new[0, :, :tokens] = old[row, :, begin : begin + tokens]
         mine.used = tokens
         return mine
 
@@ -319,7 +318,7 @@ class LeanForward:
 
     def kv_bytes(self) -> list[tuple[int, int]]:
         """Each lane's bytes: in use, and allocated."""
-        per_token = 2 * len(self._keys) * self.kv_heads * self.head_dim * self.dtype.itemsize
+        per_token = 2 * len(self._caches) * self.kv_heads * self.head_dim * self.dtype.itemsize
         return [(per_token * tokens, per_token * self.capacity) for tokens in self.lane_tokens()]
 
     def _run(self, ids: Tensor, cancelled: Callable[[], bool] = never) -> Tensor:
@@ -344,7 +343,7 @@ class LeanForward:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
         if count == 1 and weights.step is not None and stream == weights.stream:
-            x = weights.step(x, cos, sin, mask, self._keys, self._values, begin, self.heads, self.kv_heads, self.eps)
+            x = weights.step(x, cos, sin, mask, self._caches, begin, self.heads, self.kv_heads, self.eps)
         else:
             x = self._through(layers, x, cos, sin, mask, begin, cancelled)
         self.used = end
@@ -368,13 +367,13 @@ class LeanForward:
         before, after = weights.compiled or (before_attention, after_attention)
         if lanes * count > 1:
             before, after = before_attention, after_attention
-        for layer, keys, values in zip(layers, self._keys, self._values, strict=True):
+        for layer, cache in zip(layers, self._caches, strict=True):
             if cancelled():
                 raise Cancelled
             qk, v = before(x, layer, cos, sin, self.heads, self.kv_heads, self.eps)
-            keys[:, :, begin:end] = qk[:, :, self.heads :].transpose(1, 2)
-            values[:, :, begin:end] = v.transpose(1, 2)
-            seen, seen_values = keys[:, :, :end], values[:, :, :end]
+            cache[:, : self.kv_heads, begin:end] = qk[:, :, self.heads :].transpose(1, 2)
+            cache[:, self.kv_heads :, begin:end] = v.transpose(1, 2)
+            seen, seen_values = cache[:, :, :end].chunk(2, dim=1)
             if count == 1:
                 # The heads of a group stand as rows of one query, so grouped heads need no copy of keys and values.
                 query = qk[:, 0, : self.heads].view(lanes, self.kv_heads, groups, width).to(self.dtype)
@@ -392,9 +391,8 @@ class LeanForward:
 
     def reserve(self, capacity: int) -> None:
         """Room for so many tokens; what is there is kept."""
-        if not self._keys:
-            empty = torch.empty(self.lanes, self.kv_heads, 0, self.head_dim, dtype=self.dtype, device=self.device)
-            self._keys, self._values = [empty] * len(self.weights.layers), [empty] * len(self.weights.layers)
+        if not self._caches:
+            self._caches = [self._empty(self.lanes, 0)] * len(self.weights.layers)
         if capacity != self.capacity:
             self._rebuild(self.lanes, capacity, lambda old: old)
         self._tables(capacity)
@@ -414,11 +412,12 @@ class LeanForward:
         beginning that are left out."""
         used = self.used - spare
         with torch.inference_mode():
-            for tensors in (self._keys, self._values):
-                for at, old in enumerate(tensors):
-                    new = torch.empty(
-                        lanes, self.kv_heads, capacity, self.head_dim, dtype=self.dtype, device=self.device
-                    )
-                    new[:, :, :used] = rows(old[:, :, spare : self.used])
-                    tensors[at] = new
+            for at, old in enumerate(self._caches):
+                new = self._empty(lanes, capacity)
+                new[:, :, :used] = rows(old[:, :, spare : self.used])
+                self._caches[at] = new
         self.capacity, self.used = capacity, used
+
+    def _empty(self, lanes: int, capacity: int) -> Tensor:
+        """Room for one layer's keys and values."""
+        return torch.empty(lanes, 2 * self.kv_heads, capacity, self.head_dim, dtype=self.dtype, device=self.device)

@@ -2,7 +2,7 @@
 
 Python leaves the thousand small operations of a step to torch at once, so that they follow each other faster, and a
 window that paints in another thread need not hand Python's lock back and forth between them. The mathematics is that
-of lean.py's layers, to the last bit. No postponed annotations here: TorchScript reads them.
+of lean.py's layers. No postponed annotations here: TorchScript reads them.
 """
 
 import logging
@@ -25,21 +25,31 @@ def product(
     x: Tensor,
     packed: list[torch.classes.quantized.LinearPackedParamsBase],  # pyright: ignore[reportInvalidTypeForm]
     tensors: list[Tensor],
-    at: int,
+    place: int,
     reduce_range: bool,
 ) -> Tensor:
-    """The product of the given number. packed: fbgemm's weights; tensors: for int8 each weight and its scales."""
+    """[lanes, in] → [lanes, out]. packed: fbgemm's weights; tensors: for int8 each weight and its scales."""
     if kind == 0:
-        return torch.ops.quantized.linear_dynamic_fp16(x, packed[at])
+        return torch.ops.quantized.linear_dynamic_fp16(x, packed[place])
     if kind == 2:
-        return torch.ops.quantized.linear_dynamic(x, packed[at], reduce_range)
-    rows = x.reshape([-1, x.shape[-1]]).to(torch.bfloat16)
-    y = torch.ops.aten._weight_int8pack_mm(rows, tensors[2 * at], tensors[2 * at + 1]).to(x.dtype)
-    return y.view([x.shape[0], x.shape[1], -1])
+        return torch.ops.quantized.linear_dynamic(x, packed[place], reduce_range)
+    rows = x.to(torch.bfloat16).contiguous()
+    return torch.ops.aten._weight_int8pack_mm(rows, tensors[2 * place], tensors[2 * place + 1]).to(x.dtype)
+
+
+def rms_norm(x: Tensor, twice: Tensor, eps: float) -> Tensor:
+    """x: [rows, width]. twice: the weight, two times side by side.
+
+    F.rms_norm is six operations on the processor, layer_norm one, and of numbers and their negatives, whose mean is 0,
+    both are the same.
+    """
+    width = x.shape[1]
+    return F.layer_norm(torch.cat([x, x.neg()], 1), [2 * width], twice, None, eps).narrow(1, 0, width)
 
 
 def step(
-    kind: int,
+    kinds: list[int],
+    places: list[int],
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
@@ -51,38 +61,43 @@ def step(
     packed: list[torch.classes.quantized.LinearPackedParamsBase],  # pyright: ignore[reportInvalidTypeForm]
     tensors: list[Tensor],
     reduce_range: bool,
-    keys: list[Tensor],
-    values: list[Tensor],
+    caches: list[Tensor],
     begin: int,
     heads: int,
     kv_heads: int,
     eps: float,
 ) -> Tensor:
-    """x: [lanes, 1, hidden] float32, through all layers; writes each layer's keys and values at `begin`.
+    """x: [lanes, hidden] float32, through all layers; writes each layer's keys and values at `begin`.
 
-    mask: [lanes, 1, 1, begin + 1] bool where lanes look at different places, else None."""
-    lanes, _, hidden = x.shape
-    width = cos.shape[-1]
+    cos, sin: [lanes or 1, 1, head_dim]. mask: [lanes, 1, 1, begin + 1] bool where lanes look at different places, else
+    None. caches: as in LeanForward.
+    """
+    lanes, rows, width = x.shape[0], cos.shape[0], cos.shape[2]
     rotated = heads + kv_heads
+    # Values go through the rotation with the rest, by an angle of 0, so that keys and values are written as one.
+    cos = torch.cat([cos.expand(rows, rotated, width), torch.ones(rows, kv_heads, width)], 1)
+    sin = torch.cat([sin.expand(rows, rotated, width), torch.zeros(rows, kv_heads, width)], 1)
+    dtype = caches[0].dtype
     for i in range(len(norms)):
-        normed = F.rms_norm(x, [hidden], norms[i], eps)
-        qkv = product(kind, normed, packed, tensors, 4 * i, reduce_range).view([lanes, 1, -1, width])
-        qk = qkv[:, :, :rotated]
+        qkv = product(kinds[4 * i], rms_norm(x, norms[i], eps), packed, tensors, places[4 * i], reduce_range)
+        qkv = qkv.view([lanes, -1, width])
         if len(q_norms) > 0:
-            q = F.rms_norm(qk[:, :, :heads], [width], q_norms[i], eps)
-            qk = torch.cat([q, F.rms_norm(qk[:, :, heads:], [width], k_norms[i], eps)], dim=2)
-        qk = qk * cos + qk.roll([width // 2], [-1]) * sin
-        keys[i][:, :, begin : begin + 1].copy_(qk[:, :, heads:].transpose(1, 2))
-        values[i][:, :, begin : begin + 1].copy_(qkv[:, :, rotated:].transpose(1, 2))
-        query = qk[:, 0, :heads].reshape([lanes, kv_heads, heads // kv_heads, width]).to(keys[i].dtype)
-        mixed = F.scaled_dot_product_attention(query, keys[i][:, :, : begin + 1], values[i][:, :, : begin + 1], mask)
-        mixed = mixed.reshape([lanes, 1, -1]).to(x.dtype)
-        x = x + product(kind, mixed, packed, tensors, 4 * i + 1, reduce_range)
-        normed = F.rms_norm(x, [hidden], mlp_norms[i], eps)
-        both = product(kind, normed, packed, tensors, 4 * i + 2, reduce_range)
-        half = both.shape[-1] // 2
-        inner = F.silu(both[:, :, :half]) * both[:, :, half:]
-        x = x + product(kind, inner, packed, tensors, 4 * i + 3, reduce_range)
+            q = rms_norm(qkv.narrow(1, 0, heads).reshape([-1, width]), q_norms[i], eps).reshape([lanes, heads, width])
+            k = rms_norm(qkv.narrow(1, heads, kv_heads).reshape([-1, width]), k_norms[i], eps)
+            qkv = torch.cat([q, k.reshape([lanes, kv_heads, width]), qkv.narrow(1, rotated, kv_heads)], 1)
+        qkv = torch.addcmul(qkv * cos, qkv.roll([width // 2], [-1]), sin).to(dtype)
+        caches[i].select(2, begin).copy_(qkv.narrow(1, heads, 2 * kv_heads))
+        seen = caches[i].narrow(2, 0, begin + 1)
+        # The heads of a group stand as rows of one query, so grouped heads need no copy of keys and values.
+        query = qkv.narrow(1, 0, heads).reshape([lanes, kv_heads, heads // kv_heads, width])
+        keys, values = seen.narrow(1, 0, kv_heads), seen.narrow(1, kv_heads, kv_heads)
+        mixed = F.scaled_dot_product_attention(query, keys, values, mask).reshape([lanes, -1]).to(x.dtype)
+        x = x + product(kinds[4 * i + 1], mixed, packed, tensors, places[4 * i + 1], reduce_range)
+        normed = rms_norm(x, mlp_norms[i], eps)
+        both = product(kinds[4 * i + 2], normed, packed, tensors, places[4 * i + 2], reduce_range)
+        half = both.shape[1] // 2
+        inner = F.silu(both.narrow(1, 0, half)) * both.narrow(1, half, half)
+        x = x + product(kinds[4 * i + 3], inner, packed, tensors, places[4 * i + 3], reduce_range)
     return x
 
 
@@ -98,38 +113,45 @@ def _scripted() -> Any:
         return None
 
 
-Step = Callable[[Tensor, Tensor, Tensor, Tensor | None, list[Tensor], list[Tensor], int, int, int, float], Tensor]
+Step = Callable[[Tensor, Tensor, Tensor, Tensor | None, list[Tensor], int, int, int, float], Tensor]
 
 
-def scripted_step(kernel: str, layers: list[Any]) -> Step | None:
-    """A function of (x, cos, sin, mask, keys, values, begin, heads, kv_heads, eps) for these packed layers of lean.py.
+def scripted_step(layers: list[Any]) -> Step | None:
+    """A function of (x, cos, sin, mask, caches, begin, heads, kv_heads, eps) for these packed layers of lean.py.
 
-    None where the kernel is another, a matrix was packed in parts or has a bias beside it, or nothing can be scripted.
+    None where a product is of another kernel, was packed in parts or has a bias beside it, or nothing can be scripted.
     """
-    script = _scripted() if kernel in KINDS else None
-    if script is None:
-        return None
     products = [product for layer in layers for product in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+    if any(getattr(each, "kernel", "") not in KINDS for each in products) or (script := _scripted()) is None:
+        return None
+    kinds, places = [], []
     packed: list[Any] = []
     tensors: list[Tensor] = []
     for each in products:
         parts = each.script_parts()
         if parts is None:
             return None
+        kinds.append(KINDS[each.kernel])
+        places.append(len(packed) if parts[0] else len(tensors) // 2)
         packed += parts[0]
         tensors += parts[1]
-    kind, norms, mlp_norms = KINDS[kernel], [layer.norm for layer in layers], [layer.mlp_norm for layer in layers]
-    q_norms = [layer.q_norm for layer in layers if layer.q_norm is not None]
-    k_norms = [layer.k_norm for layer in layers if layer.k_norm is not None]
+
+    def twice(norms: list[Tensor | None]) -> list[Tensor]:
+        return [torch.cat((norm, norm)) for norm in norms if norm is not None]
+
+    norms, mlp_norms = twice([layer.norm for layer in layers]), twice([layer.mlp_norm for layer in layers])
+    q_norms, k_norms = twice([layer.q_norm for layer in layers]), twice([layer.k_norm for layer in layers])
     reduce_range = not torch.cpu._is_vnni_supported()
 
     def run(
-        x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, keys: list[Tensor], values: list[Tensor],
+        x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, caches: list[Tensor],
         begin: int, heads: int, kv_heads: int, eps: float,
     ) -> Tensor:  # fmt: skip
-        return script(
-            kind, x, cos, sin, mask, norms, q_norms, k_norms, mlp_norms, packed, tensors, reduce_range, keys, values,
-            begin, heads, kv_heads, eps,
+        lanes, _, hidden = x.shape
+        y = script(
+            kinds, places, x.view(lanes, hidden), cos.view(-1, 1, cos.shape[-1]), sin.view(-1, 1, sin.shape[-1]), mask,
+            norms, q_norms, k_norms, mlp_norms, packed, tensors, reduce_range, caches, begin, heads, kv_heads, eps,
         )  # fmt: skip
+        return y.view(lanes, 1, hidden)
 
     return run

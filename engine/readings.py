@@ -85,7 +85,7 @@ def give_memory_back(collect: bool = True) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-    if trim := _c_library("malloc_trim"):
+    if trim := c_library("malloc_trim"):
         trim(0)
 
 
@@ -96,7 +96,7 @@ def weights_apart() -> Iterator[None]:
     glibc otherwise learns from the first freed tensor to keep the next ones on its heap, where a hole between two
     small blocks cannot be returned: after unloading float32 weights 20 % of them stayed. Nothing happens elsewhere.
     """
-    mallopt = _c_library("mallopt")
+    mallopt = c_library("mallopt")
     if mallopt is None:
         yield
         return
@@ -124,7 +124,7 @@ def forget_pages(tensor: Any, mapped: list[tuple[int, int]]) -> None:
     it needs them. The tensor must never have been written to.
     """
     first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
-    advise = _c_library("madvise")
+    advise = c_library("madvise")
     if advise is None or not any(begin <= first and last <= end for begin, end in mapped):
         return
     begin = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages only: the others hold its neighbours
@@ -134,7 +134,7 @@ def forget_pages(tensor: Any, mapped: list[tuple[int, int]]) -> None:
 
 
 @cache
-def _c_library(name: str):
+def c_library(name: str):
     """A function of the C library that only glibc has, or None."""
     try:
         library = ctypes.CDLL(None)
