@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog
 
 from app.preferences import keep_aside, preferences_path
@@ -76,10 +76,8 @@ class Step:
 class Presets(QObject):
     """path: where the person's own are kept; None: only as long as the window is open.
 
-    `presets_changed` says that `all` is another list: other choosers (a lane's editor) take it from there.
+    The store has all of them, for other choosers (a lane's editor).
     """
-
-    presets_changed = Signal()
 
     def __init__(self, window: MainWindow, chooser: PresetChooser, path: Path | None) -> None:
         super().__init__(window)
@@ -324,7 +322,8 @@ class Presets(QObject):
     def _tell(self) -> None:
         self.chooser.set_presets(self.all)
         self.chooser.set_undo(self._steps[-1].words if self._steps else "")
-        self.presets_changed.emit()
+        self.window.store.presets = self.all
+        self.window.store.mark()
 
 
 def _stamp(path: Path) -> object:

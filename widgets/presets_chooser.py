@@ -5,7 +5,6 @@ It knows a list and what the sliders stand at, and says what the person wishes; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 
 from PySide6.QtCore import QCoreApplication, QSize, Qt, Signal
@@ -198,9 +197,9 @@ class PresetChooser(QWidget):
 
     # ---------------------------------------------------------------- what is shown
 
-    def set_presets(self, presets: Sequence[Preset]) -> None:
+    def set_presets(self, presets: tuple[Preset, ...]) -> None:
         """The presets to choose from: the model's own first, then ours, then the person's."""
-        self._presets = tuple(presets)
+        self._presets = presets
         if self._chosen is not None:
             self._chosen = next(
                 (p for p in presets if (p.name, p.source) == (self._chosen.name, self._chosen.source)), None
@@ -218,6 +217,10 @@ class PresetChooser(QWidget):
         if settings != self._settings:
             self._settings = settings
             self._show()
+
+    @property
+    def presets(self) -> tuple[Preset, ...]:
+        return self._presets
 
     @property
     def current(self) -> Preset | None:

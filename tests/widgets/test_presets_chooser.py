@@ -8,7 +8,9 @@ import pytest
 from PySide6.QtCore import Qt
 
 from engine.presets import BUILT_IN, model_preset
-from engine.settings import Preset, SamplingSettings
+from engine.settings import LanePrompt, Preset, SamplingSettings
+from widgets.lab.lane_editor import LaneEditor
+from widgets.lab.lane_set import Lane
 from widgets.presets_chooser import PresetChooser
 from widgets.run_store import RunStore
 from widgets.sampling_panel import SamplingPanel
@@ -146,3 +148,19 @@ def test_the_models_own_preset_follows_the_model(qtbot, panel):
     panel.presets.set_presets((other, *BUILT_IN))
     assert panel.presets.current == other
     assert panel.presets.is_changed()
+
+
+def test_a_lanes_editor_offers_the_same_presets(qtbot):
+    store = RunStore()
+    store.presets = (MODEL, *BUILT_IN, MINE)
+    editor, changed = LaneEditor(store), []
+    qtbot.addWidget(editor)
+    editor.changed.connect(lambda lane, same_step: changed.append((lane.settings, same_step)))
+    editor.show_lane(Lane(1, SamplingSettings(seed=3)), "A", 0, LanePrompt("x"))
+    assert editor.presets.current is None
+    pick(qtbot, editor.presets, MINE)
+    assert changed == [(SamplingSettings(top_k=7, seed=3), False)]
+    assert editor.rows["top_k"].value() == 7
+    store.presets = (*BUILT_IN,)
+    editor.refresh()
+    assert editor.presets.list.findText("mine") < 0

@@ -22,12 +22,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.settings import LanePrompt, SamplingSettings
+from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField
 from widgets.lab.lane_column import LetterChip, NameField
 from widgets.lab.lane_set import Lane
 from widgets.panel import ElidedLabel, PlainLabel
+from widgets.presets_chooser import PresetChooser
 from widgets.prompt_edit import PromptEdit
 from widgets.run_store import RunStore
 from widgets.sampling_rows import SettingRow, knobs
@@ -92,6 +93,9 @@ class LaneEditor(QDialog):
         column = QVBoxLayout(part)
         column.setContentsMargins(0, 0, 6, 0)
         column.setSpacing(8)
+        self.presets = PresetChooser(keeping=False)
+        self.presets.chosen.connect(self._preset_chosen)
+        column.addWidget(self.presets)
         first, more = knobs()
         for knob in first:
             column.addWidget(self._row(SettingRow(knob)))
@@ -191,11 +195,7 @@ class LaneEditor(QDialog):
         self.setWindowTitle(self.tr("Lane {letter}").format(letter=letter))
         if self.name_field.text() != lane.name and (other or not self.name_field.isModified()):
             self.name_field.setText(lane.name)
-        for name, row in self.rows.items():
-            if row.value() != getattr(lane.settings, name) or row.field.problem:
-                row.set_value(getattr(lane.settings, name))
-        if self.seed_field.value() != lane.settings.seed:
-            self.seed_field.set_value(lane.settings.seed)
+        self._show_settings()
         self.own_box.blockSignals(True)
         self.own_box.setChecked(lane.own is not None)
         self.own_box.blockSignals(False)
@@ -209,8 +209,19 @@ class LaneEditor(QDialog):
         self._count_more()
         self.refresh()
 
+    def _show_settings(self) -> None:
+        settings = self.lane.settings
+        for name, row in self.rows.items():
+            if row.value() != getattr(settings, name) or row.field.problem:
+                row.set_value(getattr(settings, name))
+        if self.seed_field.value() != settings.seed:
+            self.seed_field.set_value(settings.seed)
+        self.presets.show_settings(settings)
+
     def refresh(self) -> None:
         """The loaded model's defaults; whether a run goes on."""
+        if self.presets.presets is not self.store.presets:
+            self.presets.set_presets(self.store.presets)
         facts = self.store.facts
         defaults = facts.generation_defaults if facts is not None else OFF
         for name, row in self.rows.items():
@@ -231,6 +242,7 @@ class LaneEditor(QDialog):
     def _take(self, lane: Lane, same_step: bool = False) -> None:
         if lane != self.lane:
             self.lane = lane
+            self.presets.show_settings(lane.settings)
             self._count_more()
             self.changed.emit(lane, same_step)
 
@@ -239,6 +251,11 @@ class LaneEditor(QDialog):
         same_drag = drag and self._dragging == name
         self._dragging, self._writing = name if drag else "", False
         self._take(replace(self.lane, settings=replace(self.lane.settings, **{name: value})), same_drag)  # type: ignore[arg-type]
+
+    def _preset_chosen(self, preset: Preset) -> None:
+        self._dragging, self._writing = "", False
+        self._take(replace(self.lane, settings=preset.applied(self.lane.settings)))
+        self._show_settings()
 
     def _seed_typed(self, value: object) -> None:
         self._dragging, self._writing = "", False
