@@ -127,6 +127,7 @@ class ReplayWorker(QObject):
         from engine.replay import read_replay
 
         tell = self._teller(job, path.name)
+        _room_for(path)
 
         def progress(done: int, total: int) -> None:
             tell(done, total)
