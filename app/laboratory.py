@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QCoreApplication, QObject, Signal, Slot
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtCore import QCoreApplication, QObject, QSize, Qt, Signal, Slot
+from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
 
 from widgets.lab import PAGES, LabPage
 from widgets.lab.tabs import Tabs
@@ -14,6 +14,7 @@ from widgets.lab.tabs import Tabs
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
+SIDES = (Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea)
 TEXT = "text"  # the page that is not of the laboratory
 
 
@@ -39,6 +40,7 @@ class Laboratory(QObject):
         self.current = TEXT
         self._routes: dict[type, Callable[[Any], object]] = {}
         self._hidden: set[str] = set()  # docks that were hidden for a page and come back with the text
+        self._sizes: dict[str, QSize] = {}  # of docks, as they were hidden
         window.store.frame.connect(self.refresh)
 
     def route(self, kind: type, act: Callable[[Any], object]) -> None:
@@ -67,19 +69,36 @@ class Laboratory(QObject):
             return
         docks = self._window.docks
         keeps = set(docks) if name == TEXT else set(_named(name).keeps)
-        for dock in self._hidden & keeps:
+        page = self.page(name)
+        for each in self.pages.values():  # a page that is not seen asks for no room
+            seen = QSizePolicy.Policy.Preferred if each is page else QSizePolicy.Policy.Ignored
+            each.setSizePolicy(seen, seen)
+        back = [dock for dock in docks if dock in self._hidden & keeps]
+        for dock in back:
             docks[dock].show()
         self._hidden -= keeps
-        for dock in set(docks) - keeps:
-            if docks[dock].isVisibleTo(self._window):
-                docks[dock].hide()
-                self._hidden.add(dock)
-        page = self.page(name)
+        away = [dock for dock in docks if dock not in keeps and docks[dock].isVisibleTo(self._window)]
+        self._sizes |= {dock: docks[dock].size() for dock in away}
+        for dock in away:
+            docks[dock].hide()
+            self._hidden.add(dock)
         self.current = name
         self.stack.setCurrentWidget(page)
+        self._size_again(back)
         self.tabs.choose(name)
         self.refresh()
         self.page_changed.emit(name)
+
+    def _size_again(self, names: list[str]) -> None:
+        """As large as they were: a window that was made smaller meanwhile has forgotten it."""
+        window = self._window
+        window.layout().activate()  # what was shown just now has its place
+        for at_side in (True, False):
+            here = [name for name in names if (window.dockWidgetArea(window.docks[name]) in SIDES) == at_side]
+            docks = [window.docks[name] for name in here]
+            if docks:
+                window.resizeDocks(docks, [self._sizes[name].width() for name in here], Qt.Orientation.Horizontal)
+                window.resizeDocks(docks, [self._sizes[name].height() for name in here], Qt.Orientation.Vertical)
 
     @Slot()
     def show_text(self) -> None:

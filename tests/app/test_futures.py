@@ -136,3 +136,23 @@ def test_the_tabs_and_keys_lead_there_and_back(ran):
     window.laboratory.show_text()
     assert window.text_view.isVisible()
     assert any(act.text().startswith("A hundred futures") for act in window.text_view.word_menu.actions())
+
+
+def test_the_text_comes_back_with_its_panels_as_they_were(make_window, qtbot):
+    window = make_window()
+    window.resize(1440, 900)
+    window.restore_layout()
+    qtbot.waitUntil(lambda: window.docks["write"].width() > 200)
+    before = {name: (dock.width(), dock.height()) for name, dock in window.docks.items()}
+    window.laboratory.show("futures")
+    assert not window.docks["write"].isVisible()
+    for size in ((920, 620), (1440, 900)):
+        window.resize(*size)
+        window.grab()
+    window.laboratory.show_text()
+    qtbot.waitUntil(lambda: {name: (dock.width(), dock.height()) for name, dock in window.docks.items()} == before)
+    assert all(dock.isVisible() for dock in window.docks.values())
+    window.laboratory.show("futures")
+    window.remember()  # as on closing: what a page has hidden is there at the next start
+    again = make_window(layout=window.preferences.layout)
+    assert all(dock.isVisible() for dock in again.docks.values())
