@@ -10,7 +10,7 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 from PySide6.QtWidgets import QWidget
 
 from engine.errors import SettingsRefused
-from engine.events import EngineError
+from engine.events import EngineError, Mark
 from engine.lineage import descendants, story
 from engine.settings import CompareWish, ForkWish, LoadPlan, Parent, PruneWish, RenameWish, Request
 
@@ -54,17 +54,22 @@ class _Forked(QUndoCommand):
 
 
 class _Renamed(QUndoCommand):
-    def __init__(self, store: RunStore, key: Key, name: str, words: str) -> None:
+    """Another name of a run, also in its file: a line behind what was recorded."""
+
+    def __init__(self, window: MainWindow, run: Run, name: str, words: str) -> None:
         super().__init__(words)
-        run = store.run(key)
-        self._store, self._key, self._after = store, key, name
-        self._before = run.start.name if run is not None else ""
+        self._window, self._key, self._after, self._before = window, run.key, name, run.start.name
 
     def redo(self) -> None:
-        self._store.name_run(self._key, self._after)
+        self._name(self._after)
 
     def undo(self) -> None:
-        self._store.name_run(self._key, self._before)
+        self._name(self._before)
+
+    def _name(self, name: str) -> None:
+        mark = Mark(*self._key, "name", None, name, removed=not name)
+        self._window.store.take(mark)
+        self._window.replays.keep(mark)
 
 
 class Forks(QObject):
@@ -288,7 +293,7 @@ class Forks(QObject):
         run = self.window.store.run(wish.run)
         name = " ".join(wish.name.split())[:80]
         if run is not None and run.start.name != name:
-            self.stack.push(_Renamed(self.window.store, wish.run, name, self.tr("rename")))
+            self.stack.push(_Renamed(self.window, run, name, self.tr("rename")))
 
     @Slot(object)
     def compare(self, wish: CompareWish) -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 from engine.errors import FileRefused
 
 VERSION = 1  # of such lines; a reader keeps newer ones as lines of an unknown kind
-WHATS = ("bookmark", "note")
+WHATS = ("bookmark", "note", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A bookmark or a note. Raises ValueError where it is neither.
+    """A bookmark, a note, or the run's name. Raises ValueError where it is none of them.
 
-    step: the token it belongs to; None: the run as a whole, for notes only. text: the bookmark's name, which may be
-    empty, or the note's sentence. removed: it was there and is there no more.
+    step: the token it belongs to; None: the run as a whole, for notes and names. text: the bookmark's or the run's
+    name, which may be empty, or the note's sentence. removed: it was there and is there no more.
     """
 
     run_id: int
@@ -33,7 +33,8 @@ class Mark:
     version: int = VERSION
 
     def __post_init__(self) -> None:
-        if self.what not in WHATS or (self.step is None and self.what == "bookmark"):
+        of_word = {"bookmark": True, "note": self.step is not None, "name": False}.get(self.what)
+        if of_word is None or of_word != (self.step is not None):
             raise ValueError(f"{self.what!r:.40} at {self.step} is no mark")
         if self.step is not None and self.step < 0:
             raise ValueError("a step is 0 or more")

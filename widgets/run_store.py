@@ -244,6 +244,8 @@ class RunStore(QObject):
                 for run in self.runs:
                     if run.running and run.tokens:
                         run.readings.append((len(run.tokens) - 1, event))
+            case ev.Mark(what="name"):
+                self.name_run((event.run_id, event.lane), "" if event.removed else event.text)
             case ev.Mark():
                 if run := self._by_key.get((event.run_id, event.lane)):
                     if event.removed:

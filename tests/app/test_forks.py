@@ -318,14 +318,21 @@ def test_pruning_takes_what_began_there_too_and_comes_back(ran, until, tmp_path)
     assert window.store.runs == before
 
 
-def test_a_name_is_kept_and_can_be_taken_back(ran, tmp_path):
+def test_a_name_is_kept_and_can_be_taken_back(ran, until, tmp_path):
     window = ran(str(tmp_path))
     window.forks.rename(RenameWish((1, 0), "  calm\nriver "))
     assert window.store.current.start.name == "calm river"
     assert window.replays.save_to(tmp_path / "named.jsonl")
     assert next(e for e in read_replay(tmp_path / "named.jsonl").events if isinstance(e, RunStart)).name == "calm river"
+    (path,) = (path for path in tmp_path.glob("*.jsonl") if path.name != "named.jsonl")
+    until(lambda: b'"what":"name"' in path.read_bytes())  # a line behind what was recorded
+    assert read_replay(path).damage == ""
     window.forks.undo_action.trigger()
     assert window.store.current.start.name == ""
+    window.forks.redo_action.trigger()
+    until(lambda: path.read_bytes().count(b'"what":"name"') == 3)
+    window.replays.open_file(path)
+    until(lambda: window.store.current is not None and window.store.current.start.name == "calm river")
 
 
 def test_another_file_clears_what_can_be_undone(ran, until, tmp_path):
