@@ -91,7 +91,7 @@ PAGES: tuple[LabPage, ...] = (
         "order",
         "Order of filters",
         "Temperature first or last: how many words are left, and which filter cut each of the others",
-        "Ctrl+Shift+6",
+        "Ctrl+Shift+7",
         "widgets.lab.order_page",
         "OrderPage",
         keeps=("word",),
