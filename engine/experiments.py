@@ -184,7 +184,8 @@ class SweepQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SweepBatch:
-    """What one batch of a sweep took, measured. process_bytes: resident, after it. reused_tokens: of the prompt."""
+    """What one batch of a sweep took, measured. process_bytes: after it, as readings.own_bytes. reused_tokens: of the
+    prompt."""
 
     runs: int
     tokens: int

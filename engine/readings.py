@@ -39,6 +39,15 @@ def read_memory() -> MemoryReading:
     )
 
 
+def own_bytes() -> int:
+    """Measured now: what of this process's memory is not mapped from files; all of it where the system does not tell.
+
+    Mapped weights come into memory page by page, as words are used for the first time: that is no growth.
+    """
+    info = psutil.Process().memory_info()
+    return info.rss - getattr(info, "shared", 0)
+
+
 def device_limits() -> tuple[DeviceLimit, ...]:
     """What each device of this machine could still give, the fastest first. GPUs need torch imported; none is woken."""
     machine = psutil.virtual_memory()

@@ -13,7 +13,7 @@ from engine.events import Event, Loaded, PrefillProgress, RunEnd, RunStart, Sett
 from engine.experiments import RunFigures, Sweep, SweepBatch, SweepQuestion, SweepRun
 from engine.gathering import Pace, events_of
 from engine.prompt import prepare
-from engine.readings import give_memory_back, read_memory
+from engine.readings import give_memory_back, own_bytes, read_memory
 from engine.replay import Recorder, header_of
 from engine.session import Session
 from engine.sweep_folder import SweepFolder, cannot_write, model_of, open_or_begin
@@ -84,7 +84,7 @@ def _run_batch(folder: SweepFolder, numbers: list[int], session: Session, contro
     if finished:
         folder.add_batch(
             SweepBatch(
-                finished, pace.tokens - before, time.perf_counter() - began, read_memory().process_bytes, reused,
+                finished, pace.tokens - before, time.perf_counter() - began, own_bytes(), reused,
                 session.facts.kernel,
             )
         )  # fmt: skip

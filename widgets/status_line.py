@@ -134,7 +134,8 @@ class StatusLine(QWidget):
         progress = self.store.experiment
         if progress is None:
             return self.tr("An experiment runs")
-        return self.tr("An experiment runs: {done} of {total}").format(done=progress.done, total=progress.total)
+        done, total = (progress.runs_done, progress.runs) if progress.runs else (progress.done, progress.total)
+        return self.tr("An experiment runs: {done} of {total}").format(done=done, total=total)
 
     def _figures(self) -> list[Figure]:
         found: list[Figure] = []

@@ -181,6 +181,18 @@ def test_means_are_over_the_seeds_of_a_cell(session, question):
     assert greedy.deviation == 0.0  # no draw: every seed writes the same
 
 
+def test_memory_does_not_grow_with_the_runs(session, tmp_path):
+    """Kept events of these runs would be some 20 MB, kept caches of the batches more."""
+    asked = replace(ASKED, max_new_tokens=20)
+    axis = values_named("temperature", "0.5..1.6 step 0.1")
+    question = SweepQuestion(str(tmp_path / "s"), asked, BASE, (axis,), tuple(range(16)))
+    found = sweep(question, session, Control(), nobody)
+    after = [batch.process_bytes for batch in found.batches]
+    assert len(after) == 12
+    assert after[-1] - after[1] < 8_000_000
+    assert len(session.kept.caches) <= 2
+
+
 # ---------------------------------------------------------------- it stops and goes on
 
 

@@ -59,6 +59,8 @@ class BlindPage(QWidget):
         self._panel = Panel(self.tr("Blind test"))
         self._panel.body.addWidget(self.bar)
         self._panel.body.addWidget(self.state_words)
+        self._panel.body.addWidget(self.round.prompt)
+        self._panel.body.addWidget(self.setup.about)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(theme.GAP)
@@ -303,7 +305,11 @@ class BlindPage(QWidget):
         for part in (self.bar.bar, self.bar.words, self.bar.cancel):
             part.setVisible(part.isVisibleTo(self.bar) and not ahead)
         self.resume.setVisible(waits and not at_work)
+        shown = self._stack.currentWidget() is self.setup or waits or bool(self.bar.error.text())
+        self.bar.setVisible(shown)
         self.resume.setEnabled(self.store.activity not in BUSY and self.store.facts is not None)
+        self.round.prompt.setVisible(voting and bool(self.round.prompt.text()))
+        self.setup.about.setVisible(self._stack.currentWidget() is self.setup)
         self._panel.setVisible(self._stack.currentWidget() is not self.result)
         self._say(voting, waits, at_work)
 

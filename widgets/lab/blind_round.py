@@ -12,6 +12,7 @@ from widgets.format import count_text
 from widgets.panel import Panel
 from widgets.small import SmallText
 
+READING = 2  # pixels above the base size
 TICK_MS, CHARACTERS = 50, 4  # of the equal pace: 80 characters a second for every text
 
 
@@ -30,7 +31,7 @@ class BlindRoundView(QWidget):
         self._texts: list[QPlainTextEdit] = []
         self._shown = 0
         self._open = self._told = False
-        self.prompt = SmallText("", "")
+        self.prompt = SmallText("", "")  # whoever shows the round places it
         self.prompt.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._grid = QGridLayout()
         self._grid.setSpacing(theme.GAP)
@@ -56,7 +57,6 @@ class BlindRoundView(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
-        column.addWidget(self.prompt)
         column.addLayout(self._grid, 1)
         column.addLayout(self._votes)
         for digit in range(9):
@@ -132,6 +132,8 @@ class BlindRoundView(QWidget):
             place = len(self._panels)
             panel, text, button = Panel(str(place + 1)), QPlainTextEdit(), QPushButton()
             text.setReadOnly(True)
+            text.setFont(theme.font(READING))
+            text.document().setDefaultFont(theme.font(READING))
             text.setProperty("place", place)
             text.setAccessibleName(self.tr("Text {number}").format(number=place + 1))
             panel.body.addWidget(text, 1)

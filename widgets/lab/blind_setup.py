@@ -34,7 +34,6 @@ class BlindSetup(QWidget):
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 6, 0)
         column.addWidget(self.list)
-        column.addWidget(self.list.add_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch(1)
         area = QScrollArea()
         area.setFrameShape(QFrame.Shape.NoFrame)
@@ -77,7 +76,7 @@ class BlindSetup(QWidget):
         asked.set_remark(self.tr("one on each line"))
         asked.body.addWidget(self.prompts, 1)
         asked.body.addLayout(grid)
-        self.about = SmallText(
+        self.about = SmallText(  # whoever shows the form places it
             self.tr(
                 "Whoever knows which setting wrote a text reads it with other eyes. Here each round shows the texts of "
                 "all settings, from one new seed, shuffled and unnamed. Vote with the keys 1, 2, … or 0 for no "
@@ -90,7 +89,6 @@ class BlindSetup(QWidget):
         columns.setSpacing(theme.GAP)
         columns.addWidget(settings, 0, 0)
         columns.addWidget(asked, 0, 1)
-        columns.addWidget(self.about, 1, 0, 1, 2)
         columns.setColumnStretch(0, 3)
         columns.setColumnStretch(1, 2)
         columns.setRowStretch(0, 1)

@@ -41,7 +41,7 @@ def _from_oklab(lab: list[float]) -> QColor:
         -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
         -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s,
     )
-    return QColor.fromRgbF(*(max(0.0, min(1.0, _gamma(part))) for part in parts))
+    return QColor(*(round(255 * max(0.0, min(1.0, _gamma(part)))) for part in parts))
 
 
 def _linear(part: float) -> float:

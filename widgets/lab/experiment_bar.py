@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayou
 
 from engine.events import ExperimentProgress
 from widgets import theme
-from widgets.format import count_text, duration_text, rate_text
+from widgets.format import count_text, duration_text, number_text
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
 
@@ -92,7 +92,7 @@ class ExperimentBar(QWidget):
             self.tr("{done} of {all} runs").format(done=count_text(progress.runs_done), all=count_text(progress.runs))
         ]
         if progress.tokens_per_s:
-            parts.append(self.tr("{rate} tokens, all lanes together").format(rate=rate_text(progress.tokens_per_s)))
+            parts.append(self.tr("{rate} tok/s, all lanes together").format(rate=number_text(progress.tokens_per_s)))
         if progress.remaining_s is not None:
             parts.append(self.tr("about {time} left").format(time=duration_text(progress.remaining_s * 1e3)))
         self.words.setText(" · ".join(parts))

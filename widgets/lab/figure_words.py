@@ -9,6 +9,8 @@ from PySide6.QtCore import QCoreApplication
 from engine.settings import RANGES, SamplingSettings
 from widgets.format import UNKNOWN, locale, number_text, percent_text
 
+SHARES = ("distinct", "repetition", "ended_by_eos")  # 0 to 1, shown as per cent
+
 
 def tr(text: str) -> str:
     return QCoreApplication.translate("Figures", text)
@@ -61,7 +63,7 @@ def figure_text(figure: str, value: float, unit: bool = False) -> str:
     """A figure with the decimals that tell something."""
     if not math.isfinite(value):
         return UNKNOWN
-    if figure in ("distinct", "repetition", "ended_by_eos"):
+    if figure in SHARES:
         return percent_text(value, 0 if value in (0.0, 1.0) else 1)
     text = number_text(value, 2 if figure.endswith("_nats") else 1)
     if figure == "tokens" and float(value).is_integer():
@@ -73,14 +75,16 @@ def difference_text(figure: str, value: float) -> str:
     """A difference with its sign; shares in points of a hundred."""
     if not math.isfinite(value):
         return UNKNOWN
-    sign = "+" if value > 0 else "−" if value < 0 else "±"
-    if figure in ("distinct", "repetition", "ended_by_eos"):
+    if not value:
+        return "0"
+    sign = "+" if value > 0 else "−"
+    if figure in SHARES:
         return f"{sign}{number_text(abs(value) * 100, 1)}"
     return f"{sign}{number_text(abs(value), 2 if figure.endswith('_nats') else 1)}"
 
 
 def difference_unit(figure: str) -> str:
-    return tr("points of 100") if figure in ("distinct", "repetition", "ended_by_eos") else figure_unit(figure)
+    return tr("points of 100") if figure in SHARES else figure_unit(figure)
 
 
 def setting_name(name: str) -> str:

@@ -199,7 +199,9 @@ class HeatMap(QWidget):
         painter.setBrush(gradient)
         painter.drawRoundedRect(bar, 3, 3)
         painter.setPen(look.muted)
-        painter.drawText(QPointF(bar.right() + 8, middle), f"{high} {data.title}".strip())
+        room = int(self.width() - bar.right() - 10)
+        words = metrics.elidedText(f"{high} {data.title}".strip(), Qt.TextElideMode.ElideRight, room)
+        painter.drawText(QPointF(bar.right() + 8, middle), words)
 
     # ---------------------------------------------------------------- hands
 

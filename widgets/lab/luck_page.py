@@ -9,8 +9,10 @@ from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QFrame,
     QHeaderView,
     QPlainTextEdit,
+    QScrollArea,
     QSplitter,
     QStackedWidget,
     QTreeWidget,
@@ -125,12 +127,19 @@ class LuckPage(QWidget):
         self.notes = SmallText()
         self.plot = StripPlot()
         self.plot.chosen.connect(self._dot_chosen)
-        shown = QWidget()
-        column = QVBoxLayout(shown)
-        column.setContentsMargins(0, 0, 0, 0)
+        inside = QWidget()
+        inside.setProperty("plain", True)
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(0, 0, 4, 0)
         column.setSpacing(8)
         for part, stretch in ((self.table, 0), (self.words, 0), (self.plot, 1), (self.notes, 0)):
             column.addWidget(part, stretch)
+        shown = QScrollArea()
+        shown.setFrameShape(QFrame.Shape.NoFrame)
+        shown.setWidgetResizable(True)
+        shown.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        shown.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        shown.setWidget(inside)
         self.empty = SmallText(
             self.tr(
                 "One lucky text looks like a better setting. Here each of two settings writes the prompt with many "

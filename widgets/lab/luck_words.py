@@ -19,7 +19,7 @@ def verdict_words(figure: LuckFigure) -> str:
     """A few words for a table."""
     return {
         "setting": tr("the setting's doing"),
-        "perhaps": tr("perhaps the setting's"),
+        "perhaps": tr("perhaps"),
         "luck": tr("could be luck"),
         "none": tr("cannot be compared"),
     }[figure.verdict]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
 
@@ -20,7 +20,7 @@ from widgets.panel import ElidedLabel
 
 LETTERS = "ABCDEFGH"
 STEPS = {"temperature": 0.05, "top_k": 1, "no_repeat_ngram_size": 1}
-NARROW = 430  # a card's width in pixels, below which its fields stand in two columns
+WIDE, NARROW = 430, 310  # a card's width in pixels, from which on its fields stand in three and in two columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class SettingsCard(QFrame):
         for field in self.fields.values():
             column.addWidget(field.problem_label)
         self._columns = 0
-        self._place(3)
+        self._place()
 
     def named(self) -> Named:
         return self._named
@@ -119,17 +119,22 @@ class SettingsCard(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place(2 if self.width() < NARROW else 3)
+        if self._fitting() != self._columns:
+            # Not within the layout's own work: it would not hear that the card becomes higher.
+            QTimer.singleShot(0, self._place)
 
-    def _place(self, columns: int) -> None:
-        if columns == self._columns:
-            return
-        self._columns = columns
+    def _fitting(self) -> int:
+        return 3 if self.width() >= WIDE else 2 if self.width() >= NARROW else 1
+
+    @Slot()
+    def _place(self) -> None:
+        columns = self._columns = self._fitting()
         for at, name in enumerate(RANGES):
             self.grid.addWidget(self._labels[name], at // columns, 2 * (at % columns))
             self.grid.addWidget(self.fields[name], at // columns, 2 * (at % columns) + 1)
         for column in range(3):
             self.grid.setColumnStretch(2 * column, 1 if column < columns else 0)
+        self.updateGeometry()
 
     def _edited(self) -> None:
         try:
@@ -165,14 +170,19 @@ class SettingsList(QWidget):
         self.sources: tuple[Named, ...] = ()  # what may be taken over: sliders, lanes
         self._history, self._at = [tuple(cards)], 0
         self._cards: list[SettingsCard] = []
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(24)
         self._grid.setVerticalSpacing(10)
-        self.add_button = QPushButton(self.tr("Add a setting"))
+        self.add_button = QPushButton(self.tr("Add a setting"), self)
+        self.add_button.setVisible(most > 2)
         theme.set_icon(self.add_button, "plus")
         self.add_button.clicked.connect(self.add)
-        self.add_button.setVisible(most > 2)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(self._grid)
+        if most > 2:
+            column.addWidget(self.add_button, 0, Qt.AlignmentFlag.AlignLeft)
         for keys, slot in (
             (QKeySequence.StandardKey.Undo, self.undo),
             (QKeySequence("Ctrl+Shift+Z"), self.redo),

@@ -30,7 +30,7 @@ class StripPlot(QWidget):
         self.place: tuple[int, int] | None = None  # the dot that is chosen
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumHeight(150)
+        self.setMinimumHeight(130)
         theme.changes.changed.connect(self.update)
 
     def sizeHint(self) -> QSize:

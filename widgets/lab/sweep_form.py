@@ -245,6 +245,7 @@ class SweepForm(QWidget):
                     cells=cells, seeds=count_text(len(wish.seeds)), runs=count_text(runs), size=size
                 )
             )
+        self.sum_label.setToolTip(self.sum_label.text())
         self.changed.emit()
 
     problem = ""

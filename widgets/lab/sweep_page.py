@@ -14,7 +14,7 @@ from widgets import theme
 from widgets.banner import sentence_of
 from widgets.boxes.page import to_clipboard
 from widgets.choice import Choice
-from widgets.format import bytes_text, count_text
+from widgets.format import count_text
 from widgets.lab.experiment_bar import ExperimentBar
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, StopExperiment
 from widgets.lab.figure_words import figure_name, figure_tip, figure_unit, setting_name
@@ -264,8 +264,11 @@ class SweepPage(QWidget):
         if sweep is not None and len(sweep.batches) > 1:
             first, last = sweep.batches[0].process_bytes, sweep.batches[-1].process_bytes
             memory = self.tr("Memory of the program after the first batch {first}, after the newest {last} (measured).")
-            memory = memory.format(first=bytes_text(first), last=bytes_text(last))
+            memory = memory.format(first=_megabytes(first), last=_megabytes(last))
         self.memory.setText(memory)
+        self.memory.setToolTip(
+            self.tr("Without the weights' pages, which are mapped from their file and come in as words are first used.")
+        )
         self.memory.setVisible(bool(memory))
 
     @Slot()
@@ -333,3 +336,8 @@ class SweepPage(QWidget):
         """All cells with the means and spreads of all figures, for a spreadsheet."""
         if self.sweep is not None:
             to_clipboard(table(self.sweep))
+
+
+def _megabytes(count: int) -> str:
+    """Fine enough to see a growth."""
+    return f"{count_text(round(count / 1e6))} MB"
