@@ -33,23 +33,25 @@ class Lanes(QObject):
         laboratory.route(SteerLanes, self.steer)
         laboratory.route(LanesPace, self.set_pace)
         laboratory.route(LanesPrompt, self.write_prompt)
+        laboratory.page_made.connect(self.page_made)
         laboratory.page_changed.connect(self.page_changed)
         window.prompt_panel.prompt_changed.connect(self.prompt_changed)
         window.text_view.canvas.size_changed.connect(self.size_changed)
         window.engine.worker.previewed.connect(self.previewed)
 
-    @Slot(object)
-    def page_changed(self, name: object) -> None:
-        if name != PAGE:
-            return
-        page = self.window.laboratory.pages[PAGE]
-        if self._shown is None:
+    @Slot(object, object)
+    def page_made(self, name: object, page: object) -> None:
+        if name == PAGE:
             self._shown = page  # type: ignore[assignment]
             self._restore()
-        self.prompt_changed()
-        self.size_changed()
-        self._shown.bar.set_prompt_tokens(self._tokens)
-        self._shown.bar.controls.set_pace(self.window.sampling_panel.pace())
+            self.prompt_changed()
+            self.size_changed()
+
+    @Slot(object)
+    def page_changed(self, name: object) -> None:
+        if name == PAGE and self._shown is not None:
+            self._shown.bar.set_prompt_tokens(self._tokens)
+            self._shown.bar.controls.set_pace(self.window.sampling_panel.pace())
 
     def _restore(self) -> None:
         """What was set up last; at first the window's sampling settings, and the same hotter."""
@@ -62,7 +64,6 @@ class Lanes(QObject):
         except SettingsRefused:
             names = tuple(lane.name for lane in page.lanes.lanes)
             page.restore(first_lanes(panel.settings(), names, panel.max_new_tokens()))  # type: ignore[arg-type]
-        page.refresh()
 
     def remember(self) -> None:
         if self._shown is not None:

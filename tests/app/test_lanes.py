@@ -44,7 +44,7 @@ def first_difference(one, other):
 
 def written(window, page, until):
     until(lambda: page.store.compared and over(window) and all(not c.source.run.running for c in columns(page)))
-    page.refresh()
+    page.look()
 
 
 def test_lanes_part_where_their_token_ids_first_differ(loaded, until):
@@ -119,7 +119,7 @@ def test_a_recording_of_lanes_opens_as_lanes(loaded, make_window, until, tmp_pat
     other.replays.open_file(path)
     again = other.laboratory.pages["lanes"]
     until(lambda: other.store.compared)
-    again.refresh()
+    again.look()
     assert [lane.settings for lane in again.lanes.lanes] == [COOL, HOT]
     assert texts(again) == texts(page)
 

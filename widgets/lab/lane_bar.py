@@ -40,7 +40,6 @@ class LaneBar(Panel):
         self.prompt_tokens: int | None = None  # of the shared prompt, once it was read
         self.prompt_edit = PromptEdit()
         self.prompt_edit.setAccessibleName(self.tr("Prompt of all lanes"))
-        self.prompt_edit.setToolTip(self.tr("What all lanes are asked, but those with a prompt of their own"))
         self.prompt_edit.setPlaceholderText(self.tr("What all lanes are asked"))
         self.prompt_edit.written_changed.connect(self._written)
         self.controls = RunControls(store)
@@ -118,6 +117,13 @@ class LaneBar(Panel):
                 "Each lane alone: computed one by one; slower, and in 16 bits, too, exactly as a run alone."
             )
         )
+        needed = any(lane.own is None for lane in lanes.lanes)
+        self.prompt_edit.setEnabled(needed)
+        self.prompt_edit.setToolTip(
+            self.tr("What all lanes are asked, but those with a prompt of their own")
+            if needed
+            else self.tr("Every lane has a prompt of its own: edit a lane to change it")
+        )
         if self.limit_field.value() != lanes.max_new_tokens:
             self.limit_field.set_value(lanes.max_new_tokens)
         self.lane_button.setEnabled(not lanes.full)
@@ -171,13 +177,13 @@ class LaneBar(Panel):
         assert self.lanes is not None
         lanes = self.lanes
         count = count_text(len(lanes.lanes))
-        shared = (
-            self.tr("prompts of their own")
-            if all(lane.own is not None for lane in lanes.lanes)
-            else self.tr("one prefill shared where prompts agree")
-            if lanes.own_prompts
-            else self.tr("one prefill shared by {count} lanes").format(count=count)
-        )
+        asked = [lane.own for lane in lanes.lanes]
+        if len(set(asked)) == 1:
+            shared = self.tr("one prefill shared by {count} lanes").format(count=count)
+        elif len(set(asked)) == len(asked):
+            shared = self.tr("each lane is asked something else")
+        else:
+            shared = self.tr("one prefill shared where prompts agree")
         draws = self.tr("different draws") if lanes.seeds_differ else self.tr("the same draws")
         tip = self.tr("The prompt is read once for all lanes that share it. With one seed all draw the same numbers.")
         return f"{shared} · {draws}", tip, draws

@@ -26,6 +26,7 @@ from widgets.run_store import Run, RunStore
 
 HISTORY = 200
 WORDS_EVERY_MS = 250
+FRAME_MS_PER_LANE = 6
 HOTTER = 0.6  # the second lane at first, by so much
 
 
@@ -56,7 +57,11 @@ class LanesPage(QWidget):
         self._editor: LaneEditor | None = None
         self._edited = -1  # the key of the lane that is edited
         self._vary: VaryDialog | None = None
-        self._since = QElapsedTimer()
+        self._since = QElapsedTimer()  # the words below the texts were written
+        self._looked = QElapsedTimer()  # the texts were
+        self._next_look = QTimer(self)
+        self._next_look.setSingleShot(True)
+        self._next_look.timeout.connect(self.look)
         self._later = QTimer(self)  # the last words of a run, when no frame comes any more
         self._later.setSingleShot(True)
         self._later.setInterval(WORDS_EVERY_MS)
@@ -351,7 +356,17 @@ class LanesPage(QWidget):
         self._show_table()
 
     def refresh(self) -> None:
-        """What came since the last frame."""
+        """At the store's frames. Many lanes take their frames less often: painting would take time from the loop."""
+        least_ms = FRAME_MS_PER_LANE * len(self.lanes.lanes)
+        if not self._looked.isValid() or self._looked.elapsed() >= least_ms:
+            self.look()
+        elif not self._next_look.isActive():
+            self._next_look.start(least_ms - self._looked.elapsed())
+
+    @Slot()
+    def look(self) -> None:
+        """Takes in what was written."""
+        self._looked.start()
         if self.store.compared != self._seen_compared:
             self._seen_compared = self.store.compared
             self._adopt()
@@ -420,5 +435,5 @@ class LanesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.refresh()
+        self.look()
         self._write_words()

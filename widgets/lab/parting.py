@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.events import TokenEvent
 from engine.figures import GrowingFigures
@@ -89,14 +89,11 @@ class LaneWatch:
         for step in range(self._agreed, min(len(mine), len(theirs))):
             if not same_word(mine[step], theirs[step], self._by_id):
                 why = why_parted(self.run, self.reference, mine[step], theirs[step])
-                differ = _without_seed(mine[step]) != _without_seed(theirs[step])
+                ours, others = mine[step].settings, theirs[step].settings
+                differ = replace(ours, seed=0) != replace(others, seed=0)
                 self.parting = Parting(step, why, mine[step], theirs[step], differ)
                 return
             self._agreed = step + 1
-
-
-def _without_seed(token: TokenEvent) -> dict[str, object]:
-    return token.settings.as_dict() | {"seed": 0}
 
 
 # ---------------------------------------------------------------- odds

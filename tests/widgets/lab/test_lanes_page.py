@@ -56,7 +56,7 @@ def written(page_of):
     )
     page = page_of(store, CONTROL, HOTTER, GREEDY)
     page.began(1)
-    page.refresh()
+    page.look()
     page._write_words()
     QCoreApplication.processEvents()
     return page
@@ -128,10 +128,10 @@ def test_new_words_are_taken_in_at_the_next_frame(page_of):
     store = store_with(lane_events(0, CONTROL, SAME_U), lane_events(1, HOTTER, SAME_U))
     page = page_of(store)
     page.began(1)
-    page.refresh()
+    page.look()
     for event in (made.tokens([" more"], first=AT + 1)[0], made.tokens([" more"], first=AT + 1, lane=1)[0]):
         store.take(event)
-    page.refresh()
+    page.look()
     assert [column.canvas._run.text for column in columns(page)] == [
         "The river reaches the plain more",
         "The river reaches the sea more",
@@ -340,7 +340,7 @@ def test_a_lane_that_writes_is_changed_at_once_and_only_that_one(page_of):
     store = store_with(lane_events(0, CONTROL, SAME_U), lane_events(1, HOTTER, SAME_U))
     page = page_of(store)
     page.began(1)
-    page.refresh()
+    page.look()
     cooler = replace(HOTTER, temperature=0.3)
     page._edited_lane(replace(page.lanes.lanes[1], settings=cooler), False)
     assert page.wishes == [ChangeLane(1, cooler)]
@@ -356,11 +356,11 @@ def test_a_change_while_it_writes_is_marked_at_its_word(page_of):
     page = page_of(store)
     page.began(1)
     store.take(ev.SettingsChanged(1, 1, AT + 1, replace(HOTTER, temperature=0.3)))
-    page.refresh()
+    page.look()
     _, b = columns(page)
     assert b.canvas.changed_at == {AT + 1: "word 6: T 2 → 0.3"}
     store.take(made.tokens([" on"], first=AT + 1, lane=1)[0])
-    page.refresh()
+    page.look()
     assert "T 2 → 0.3" in b.canvas._what_of(AT + 1)
     assert columns(page)[0].canvas.changed_at == {}
 
@@ -376,13 +376,13 @@ def test_a_text_says_when_it_was_written_with_other_settings(written):
 
 def test_in_16_bits_lockstep_it_is_said_that_the_arithmetic_may_part_lanes(page_of):
     page = page_of()
-    page.refresh()
+    page.look()
     assert "the arithmetic of a batch, not the setting, may part two equal lanes" in page.bar._note()[0][0]
     page.bar.lockstep.setCurrentIndex(1)
     assert not page.lanes.lockstep
     assert page.bar._note()[0] == []
     exact = page_of(store_with(loaded=facts(precision="float32")))
-    exact.refresh()
+    exact.look()
     assert exact.bar._note()[0] == []
 
 
@@ -391,7 +391,7 @@ def test_a_cache_that_would_not_fit_is_told_before_running(page_of):
     page = page_of(store)
     page.bar.set_prompt_tokens(44)
     store.take(ev.MemoryReading(1.0, 10**9, 20_000_000, 10**10))
-    page.refresh()
+    page.look()
     words, fits = page.bar.forecast()
     # Two lanes of 44 + 256 tokens, 23,040 bytes each.
     assert fits
@@ -414,7 +414,7 @@ def test_runs_that_are_put_side_by_side_elsewhere_become_the_lanes(page_of):
     page = page_of(store, GREEDY, GREEDY)
     page.set_prompt(LanePrompt("p"), raw=False)
     store.compare([store.run((1, 0)), store.run((1, 1))])
-    page.refresh()
+    page.look()
     assert [(lane.name, lane.settings) for lane in page.lanes.lanes] == [("calm", CONTROL), ("", HOTTER)]
     assert [lane.own for lane in page.lanes.lanes] == [None, LanePrompt("p", "be wild")]
     assert columns(page)[1].watch.parting.step == AT
@@ -427,7 +427,7 @@ def test_of_more_lanes_than_there_is_room_for_the_rest_is_counted(page_of):
     store = store_with(*lanes)
     page = page_of(store)
     store.compare(store.runs)
-    page.refresh()
+    page.look()
     assert len(page.lanes.lanes) == 8
     assert "2 more lanes are not shown" in page.bar._note()[0][0]
 
