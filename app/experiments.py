@@ -8,15 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, Slot
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtWidgets import QFileDialog
 
 from app.blind import BlindTests
 from app.preferences import sweeps_folder, write_preferences
-from engine.errors import FileRefused, SettingsRefused
+from engine.errors import SettingsRefused
 from engine.events import Answered, Asked, EngineError, Loaded, LuckQuestion, Sweep, SweepQuestion, SweepsQuestion
 from engine.file_names import safe_name
-from widgets.lab import PAGES
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunLuck, RunSweep, StopExperiment
 from widgets.lab.lane_set import LaneSet
 from widgets.lab.settings_list import Named
@@ -24,11 +23,8 @@ from widgets.lab.settings_list import Named
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
-FORMS = {
-    "sweep": "sweep_form",
-    "luck": "luck_form",
-    "blind": "blind_form",
-}  # where preferences keep what is set on a page
+# Where preferences keep what is set on a page.
+FORMS = {"sweep": "sweep_form", "luck": "luck_form", "blind": "blind_form"}
 
 
 class Experiments(QObject):
@@ -240,30 +236,11 @@ class Experiments(QObject):
     @Slot(object)
     def open_runs(self, wish: OpenRuns) -> None:
         """One run becomes the text that is shown; several stand side by side."""
-        window = self.window
-        if len(wish.files) == 1:
-            if window.replays.open_file(Path(wish.files[0])):
-                window.laboratory.show_text()
-            return
-        if window.engine.busy == "run":
-            window.banner.show_note(self.tr("A run goes on: stop it first."))
-            return
-        from app.several_replays import side_by_side
-
-        QApplication.setOverrideCursor(Qt.CursorShape.WaitCursor)
-        try:
-            events = side_by_side([Path(file) for file in wish.files], wish.names)
-        except FileRefused as error:
-            window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "replay"))
-            return
-        finally:
-            QApplication.restoreOverrideCursor()
-        store = window.store
-        store.take_replay(events)
-        window.engine.number_after(max(run.start.run_id for run in store.runs))
-        window.busy_changed(window.engine.busy)
-        store.compare(store.runs)
-        window.laboratory.show("lanes" if any(page.name == "lanes" for page in PAGES) else "text")
+        window, files = self.window, [Path(file) for file in wish.files]
+        if len(files) > 1:
+            window.replays.compare(files)
+        elif window.replays.open_file(files[0]):
+            window.laboratory.show_text()
 
     def close(self) -> None:
         """The window closes. A sweep that goes on is offered at the next start."""

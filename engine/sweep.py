@@ -108,11 +108,19 @@ class _Writer:
             event = replace(event, run_id=number)
         elif isinstance(event, RunStart):
             note = f"Written in a batch of {event.lanes} lanes of a sweep." if event.lanes > 1 else ""
-            event = replace(event, run_id=number, lane=0, lanes=1, notes=(*event.notes, *filter(None, [note])))
+            notes = (*event.notes, *filter(None, [note]))
+            event = replace(event, run_id=number, lane=0, lanes=1, notes=notes, name=self._name())
         else:
             event = replace(event, run_id=number, lane=0)
         self.recorder.take(event)
         self._check()
+
+    def _name(self) -> str:
+        """What is varied, so that runs which are compared later tell apart."""
+        values = [f"{axis.name} {getattr(self.run.settings, axis.name):g}" for axis in self.folder.question.axes]
+        if len(self.folder.question.seeds) > 1:
+            values.append(f"seed {str(self.run.settings.seed)[:20]}")
+        return ", ".join(values)
 
     def _check(self) -> None:
         assert self.recorder is not None

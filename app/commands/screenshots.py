@@ -121,6 +121,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         inside_pages(window, camera)
         window.show_box("sample")
         window.replays.save_to(folder / "tour.jsonl")
+        wait(lambda: not window.replays.at_work, window)
         camera.files.append("tour.jsonl")
         window.banner.dismiss()
         tell(f"Running a Chinese prompt: {CHINESE}")
@@ -142,7 +143,16 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         theme.set_mode("light")
         dialog.close()
         window.replays.open_file(folder / "tour.jsonl")
+        wait(lambda: not window.replays.at_work, window)
         camera.shoot("08-replay")
+        window.timeline.marks.put("bookmark", 12, "")
+        window.timeline.marks.put("note", 12, "Here it could have gone elsewhere.")
+        window.store.rewind(12)
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            camera.shoot(f"08-back-{mode}")
+        theme.set_mode("light")
+        window.store.select(None)
         window.sampling_panel.set_settings(SETTINGS)
         window.sampling_panel.take_settings(replace(SETTINGS, top_p=0.7))
         wait(window.text_view.redecided_bar.isVisible, window)
@@ -150,6 +160,8 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
             theme.set_mode(mode)
             camera.shoot(f"10-sliders-{mode}")
         theme.set_mode("light")
+        tell("Running a small sweep, luck or setting, and a blind round …")
+        experiment_pages(window, camera)
     finally:
         window.close()
     return camera.files
@@ -202,6 +214,44 @@ def inside_pages(window: MainWindow, camera: Camera) -> None:
     weights.ask_numbers()
     wait(weights.histogram.isVisible, window)
     camera.shoot("06-box-weights-numbers")
+
+
+def experiment_pages(window: MainWindow, camera: Camera) -> None:
+    """The pages of the laboratory that run a prompt many times, on few tokens."""
+    from engine.events import SweepAxis
+    from widgets import theme
+
+    laboratory = window.laboratory
+    laboratory.show("sweep")
+    sweep = laboratory.page("sweep")
+    axes = (SweepAxis("temperature", (0.2, 0.8, 1.4)), SweepAxis("top_p", (0.5, 0.9, 1.0)))
+    sweep.form.show_axes(axes, (0, 1), 24, 9)
+    sweep.ask()
+    wait(lambda: sweep.sweep is not None and sweep.sweep.done and not window.engine.busy, window)
+    sweep.map.go((1, 1))
+    laboratory.show("luck")
+    luck = laboratory.page("luck")
+    luck.restore({"seeds": 8, "tokens": 24})
+    luck.ask()
+    wait(lambda: luck.luck is not None and not window.engine.busy, window)
+    luck.plot.choose((1, 2))
+    laboratory.show("blind")
+    blind = laboratory.page("blind")
+    blind.restore({"tokens": 24, "planned": 2})
+    blind.begin()
+    wait(lambda: blind.test is not None and blind.test.open_round is not None, window)
+    for mode in ("light", "dark"):
+        theme.set_mode(mode)
+        for name, size in SIZES.items():
+            laboratory.show_text()  # another size brings all docks back; a page hides those that it does not want
+            window.resize(*size)
+            window.restore_layout()
+            for page in ("sweep", "luck", "blind"):
+                laboratory.show(page)
+                camera.shoot_widget(f"11-{page}-{mode}{name}", window)
+    theme.set_mode("light")
+    wait(lambda: not window.engine.busy, window)
+    laboratory.show_text()
 
 
 class Camera:

@@ -70,6 +70,7 @@ def test_a_cell_opens_its_run_and_several_open_as_lanes(ready, until):
     page.cell.runs.setCurrentRow(1)
     page.map.opened.emit()
     assert window.laboratory.current == "text"
+    until(lambda: window.store.current is not None and not window.replays.at_work)
     run = window.store.current
     number = sweep.question.numbers((1, 0))[1]
     assert run.start.settings == sweep.question.run(number).settings
@@ -79,13 +80,12 @@ def test_a_cell_opens_its_run_and_several_open_as_lanes(ready, until):
     for cell in ((0, 0), (0, 1), (1, 1)):
         page.map.toggle(cell)
     page.cell.compare_button.click()
-    lanes = window.store.runs
+    until(lambda: window.store.compared and not window.replays.at_work)
+    lanes = [window.store.run(key) for key in window.store.compared]
+    assert window.laboratory.current == "lanes"
     assert [lane.start.settings.top_p for lane in lanes] == [0.5, 1.0, 1.0]
-    assert [lane.start.lane for lane in lanes] == [0, 1, 2]
-    assert len({lane.start.run_id for lane in lanes}) == 1
     assert all(lane.end is not None for lane in lanes)
-    assert window.store.compared == tuple(lane.key for lane in lanes)
-    assert lanes[0].start.name
+    assert lanes[0].start.name == "temperature 0, top_p 0.5, seed 2"  # the seed that was chosen
 
 
 def test_a_changed_model_is_refused_on_the_page_with_a_way_out(ready, until):

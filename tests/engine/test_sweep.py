@@ -134,6 +134,8 @@ def test_every_run_is_that_of_the_same_settings_alone_with_its_figures_and_its_r
         assert replay.damage == ""
         (start,) = [event for event in replay.events if isinstance(event, RunStart)]
         assert (start.run_id, start.lane, start.lanes, start.settings) == (number + 1, 0, 1, run.settings)
+        values = f"temperature {run.settings.temperature:g}, top_p {run.settings.top_p:g}"
+        assert start.name == f"{values}, seed {run.settings.seed}"
         recorded = [event for event in replay.events if isinstance(event, TokenEvent)]
         assert [token.token_id for token in recorded] == list(end.token_ids)
         expected = figures_of(tokens)

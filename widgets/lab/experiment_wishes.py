@@ -35,10 +35,9 @@ class FindSweeps:
 
 @dataclass(frozen=True, slots=True)
 class OpenRuns:
-    """Recorded runs take the place of what is shown: one in the text page, several as lanes. names: of the lanes."""
+    """Recorded runs take the place of what is shown: one in the text page, several as lanes."""
 
     files: tuple[str, ...]
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

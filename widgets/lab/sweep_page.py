@@ -14,7 +14,7 @@ from widgets import theme
 from widgets.banner import sentence_of
 from widgets.boxes.page import to_clipboard
 from widgets.choice import Choice
-from widgets.format import count_text
+from widgets.format import count_text, plain_tooltip
 from widgets.lab.experiment_bar import ExperimentBar
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, StopExperiment
 from widgets.lab.figure_words import figure_name, figure_tip, figure_unit, setting_name
@@ -23,7 +23,7 @@ from widgets.lab.sweep_cell import CellPanel
 from widgets.lab.sweep_form import FormState, SweepForm
 from widgets.lab.sweep_map import cell_words, heat_map, table
 from widgets.panel import Panel
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallText
 
 MOST_LANES = 8  # that are shown side by side
@@ -179,11 +179,7 @@ class SweepPage(QWidget):
             return
         numbers = self._compared()
         if len(numbers) > 1:
-            names = tuple(cell_words(self.sweep.question, self.sweep.question.run(number).cell) for number in numbers)
-            if len(self.map.chosen) < 2:
-                seeds = self.sweep.question.seeds
-                names = tuple(self.tr("seed {seed}").format(seed=seeds[number % len(seeds)]) for number in numbers)
-            self.asked.emit(OpenRuns(tuple(map(self._file, numbers)), names))
+            self.asked.emit(OpenRuns(tuple(map(self._file, numbers))))
 
     def _compared(self) -> list[int]:
         assert self.sweep is not None
@@ -212,7 +208,7 @@ class SweepPage(QWidget):
         shown = self.sweep
         broken_off = shown is not None and not shown.complete and not self.bar.working
         self.go_on.setVisible(broken_off)
-        self.go_on.setEnabled(self.bar.start.isEnabled() or (broken_off and bool(self.form.problem)))
+        self.go_on.setEnabled(self.store.activity not in BUSY and self.store.facts is not None)
         if shown is not None and broken_off:
             self.go_on.setText(self.tr("Go on: {left} runs left").format(left=count_text(len(shown.runs) - shown.done)))
         self.form.setEnabled(not self.bar.working)
@@ -240,6 +236,10 @@ class SweepPage(QWidget):
     def _found(self, sweeps: tuple[Sweep, ...]) -> None:
         """What lies in the folder. One that stopped in the middle is offered where nothing is shown."""
         self.kept = sweeps
+        shown = self.sweep
+        for sweep in sweeps:  # one that went on while another page was seen, and whose answer is gone
+            if shown is not None and sweep.question.folder == shown.question.folder and sweep.done > shown.done:
+                self.show_sweep(sweep)
         if self.sweep is None and self._question is None and sweeps and not sweeps[0].complete:
             self.show_sweep(sweeps[0])
 
@@ -286,7 +286,7 @@ class SweepPage(QWidget):
                 done=count_text(sweep.done), all=count_text(len(sweep.runs))
             )
             prompt = sweep.question.asked.prompt
-            self._map_panel.set_remark(f"{sweep.model} · {remark}", "", remark)
+            self._map_panel.set_remark(f"{sweep.model} · {remark}", plain_tooltip(sweep.question.folder), remark)
             self.map.setAccessibleName(
                 self.tr("Heat map of {figure}").format(figure=figure_name(figure)) + f": {prompt}"
             )

@@ -1,0 +1,103 @@
+"""Luck or setting says in words what the interval says, and a dot shows its text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from engine import events as ev
+from engine.luck import compared
+from engine.settings import SamplingSettings
+from tests.widgets.facts import facts
+from widgets.lab.experiment_wishes import RunLuck
+from widgets.lab.luck_page import LuckPage
+from widgets.lab.luck_words import explanation, summary
+from widgets.lab.settings_list import Named, SettingsList, as_dicts, from_dicts
+from widgets.run_store import RunStore
+
+A, B = SamplingSettings(temperature=0.5), SamplingSettings(temperature=1.5, top_p=0.9)
+
+
+def runs(surprises) -> tuple[ev.RunFigures, ...]:
+    return tuple(ev.RunFigures(8, s, 2.0, 1.0, 0.0, 0.0, 5.0, "length") for s in surprises)
+
+
+def luck(first, second) -> ev.Luck:
+    one, other = runs(first), runs(second)
+    question = ev.LuckQuestion(ev.Asked("a"), (A, B), len(first))
+    texts = tuple(tuple(f"{letter}{at}" for at in range(len(first))) for letter in "AB")
+    return ev.Luck(question, "model", "float32", (one, other), texts, compared(one, other))
+
+
+APART, ALIKE = luck((1.0, 1.2, 1.1, 0.9), (3.0, 3.3, 2.9, 3.1)), luck((1.0, 2.0, 3.0, 4.0), (1.5, 2.5, 3.5, 4.5))
+
+
+@pytest.fixture
+def page(qtbot):
+    store = RunStore()
+    store.take(ev.Loaded(facts()))
+    made = LuckPage(store)
+    qtbot.addWidget(made)
+    made.resize(1000, 700)
+    made.wishes = []
+    made.asked.connect(made.wishes.append)
+    made.show()
+    made.refresh()
+    return made
+
+
+def test_a_difference_that_stands_out_is_the_settings_doing():
+    words = explanation(APART, APART.figures[0])
+    assert "the setting's doing" in words
+    assert "+2.03 nats" in words
+    assert "4 seeds each" in words
+    assert summary(APART) == "The setting's doing: mean surprise."
+
+
+def test_one_that_does_not_could_be_luck_and_the_seeds_are_estimated():
+    words = explanation(ALIKE, ALIKE.figures[0])
+    assert "could be luck" in words
+    assert "(estimated)" in words
+    assert str(ALIKE.figures[0].seeds_needed) in words
+    assert summary(ALIKE) == "Nothing here is more than luck would do."
+    assert "the same in every text" in explanation(ALIKE, ALIKE.figures[2])
+
+
+def test_dots_are_chosen_by_key_and_mouse_and_show_their_text(page):
+    page.show_luck(APART)
+    page.plot.setFocus()
+    QTest.keyClick(page.plot, Qt.Key.Key_Right)
+    assert page.text.toPlainText() == "A3"  # the least surprise
+    QTest.keyClick(page.plot, Qt.Key.Key_Right)
+    assert page.text.toPlainText() == "A0"
+    place = page.plot.dot(1, 2).toPoint()
+    QTest.mouseClick(page.plot, Qt.MouseButton.LeftButton, pos=place)
+    assert page.text.toPlainText() == "B2"
+    assert "B, seed 6" in page._text_panel.remark_label.text()
+
+
+def test_what_is_asked_is_what_stands_there(page):
+    page.list.take([Named(A, "calm"), Named(B)])
+    page.seeds.set_value(5)
+    page.first_seed.set_value(-3)
+    page.run_page(one_token=False)
+    assert page.wishes == [RunLuck((A, B), 5, -3, 64)]
+
+
+def test_settings_are_undone_and_come_back(qtbot):
+    made = SettingsList([Named(A), Named(B)], 4)
+    qtbot.addWidget(made)
+    made.add()
+    made.take([replace(made.cards()[0], name="calm"), *made.cards()[1:]])
+    assert [card.name for card in made.cards()] == ["calm", "", ""]
+    made.undo()
+    made.undo()
+    assert made.cards() == (Named(A), Named(B))
+    made.redo()
+    assert len(made.cards()) == 3
+    assert from_dicts(as_dicts(made.cards())) == made.cards()
+    for broken in (None, 3, [{}], [{"name": "a", "settings": {"temperature": -1}}]):
+        assert from_dicts(broken) == ()

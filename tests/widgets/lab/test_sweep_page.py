@@ -1,0 +1,222 @@
+"""The heat map answers keys and mouse, its colours go evenly, the form says what a sweep would be."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtTest import QTest
+
+from engine import events as ev
+from engine.settings import SamplingSettings
+from tests.widgets.facts import facts
+from widgets import theme
+from widgets.lab.even_shades import _oklab, shade
+from widgets.lab.experiment_wishes import GoOn, OpenRuns, RunSweep
+from widgets.lab.sweep_map import heat_map, table
+from widgets.lab.sweep_page import SweepPage
+from widgets.run_store import RunStore
+
+AXES = (ev.SweepAxis("temperature", (0.0, 0.5, 1.0)), ev.SweepAxis("top_p", (0.5, 1.0)))
+
+
+def run(surprise: float, **changes) -> ev.RunFigures:
+    values = {
+        "tokens": 8, "mean_surprise_nats": surprise, "mean_entropy_nats": 2.0, "distinct": 1.0, "repetition": 0.0,
+        "ended_by_eos": 0.0, "tokens_per_s": 5.0, "reason": "length",
+    }  # fmt: skip
+    return ev.RunFigures(**(values | changes))
+
+
+def sweep(done: int = 12, axes=AXES) -> ev.Sweep:
+    """Surprise is the run's number."""
+    question = ev.SweepQuestion("/somewhere", ev.Asked("水 & fire"), SamplingSettings(), axes, (7, 8))
+    runs = tuple(run(float(n)) if n < done else None for n in range(question.count))
+    return ev.Sweep(question, "model", "float32", runs, begun="2026-01-31T10:00:00")
+
+
+@pytest.fixture
+def page(qtbot):
+    store = RunStore()
+    store.take(ev.Loaded(facts()))
+    made = SweepPage(store)
+    qtbot.addWidget(made)
+    made.resize(1000, 700)
+    made.wishes = []
+    made.asked.connect(made.wishes.append)
+    made.show()
+    made.refresh()
+    return made
+
+
+def test_a_map_shows_means_over_seeds_with_their_spread_in_the_tooltip():
+    data = heat_map(sweep(), "mean_surprise_nats")
+    assert data.values == ((0.5, 2.5), (4.5, 6.5), (8.5, 10.5))
+    assert (data.rows, data.columns) == (("0", "0.5", "1"), ("0.5", "1"))
+    assert data.span == (0.5, 10.5)
+    assert data.place((1, 0)) == pytest.approx(0.4)
+    assert "± 0.71" in data.tips[1][0]  # of 4 and 5
+    assert "seed 8: 5.00" in data.tips[1][0]
+    assert data.words == ("0.50", "10.50")
+
+
+def test_one_setting_alone_lies_across():
+    data = heat_map(sweep(axes=AXES[:1]), "tokens")
+    assert (len(data.rows), data.columns) == (1, ("0", "0.5", "1"))
+
+
+def test_cells_that_are_still_to_be_run_are_empty_and_not_zero():
+    data = heat_map(sweep(done=3), "mean_surprise_nats")
+    assert math.isnan(data.values[2][1])
+    assert data.texts[2][1] == ""
+    assert (0, 0) not in data.waiting
+    assert {(0, 1), (2, 1)} <= data.waiting
+    failed = ev.Sweep(sweep().question, "m", "p", (run(1.0, reason="error"), *[None] * 11))
+    assert math.isnan(heat_map(failed, "tokens").values[0][0])
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_shades_go_in_even_steps_of_lightness(qapp, mode):
+    theme.set_mode(mode)
+    try:
+        lightness = [_oklab(shade(step / 10))[0] for step in range(11)]
+        steps = [b - a for a, b in pairwise(lightness)]
+        assert all(abs(step - steps[0]) < 0.006 for step in steps)  # rounded to 8 bits a channel
+        ground = theme.current()
+        for step in range(11):
+            assert theme.contrast(theme.readable(ground.ink, shade(step / 10)), shade(step / 10)) >= 4.5
+    finally:
+        theme.set_mode("light")
+
+
+def test_keys_go_from_cell_to_cell_and_choose(page):
+    page.show_sweep(sweep())
+    map_ = page.map
+    map_.setFocus()
+    QTest.keyClick(map_, Qt.Key.Key_Down)
+    QTest.keyClick(map_, Qt.Key.Key_Right)
+    QTest.keyClick(map_, Qt.Key.Key_Right)  # the edge holds
+    assert map_.current == (1, 1)
+    assert page.cell.words.text() == "temperature 0.5 · top-p 1"
+    QTest.keyClick(map_, Qt.Key.Key_Up, Qt.KeyboardModifier.ShiftModifier)
+    assert set(map_.chosen) == {(0, 1), (1, 1)}
+    QTest.keyClick(map_, Qt.Key.Key_Escape)
+    assert map_.chosen == ()
+    QTest.keyClick(map_, Qt.Key.Key_Space)
+    QTest.keyClick(map_, Qt.Key.Key_End)
+    QTest.keyClick(map_, Qt.Key.Key_Home)
+    assert map_.current == (0, 0)
+    QTest.keyClick(map_, Qt.Key.Key_Return)
+    assert page.wishes == [OpenRuns(("/somewhere/run-00000.jsonl",))]
+    assert "temperature 0" in map_.accessibleDescription()
+
+
+def test_the_mouse_chooses_and_a_double_click_opens(page):
+    page.show_sweep(sweep())
+    place = page.map.cell_rect((2, 1)).center().toPoint()
+    QTest.mouseClick(page.map, Qt.MouseButton.LeftButton, pos=place)
+    assert page.map.current == (2, 1)
+    QTest.mouseDClick(page.map, Qt.MouseButton.LeftButton, pos=place)
+    assert page.wishes[-1] == OpenRuns(("/somewhere/run-00010.jsonl",))
+    assert page.map.cell_at(QPointF(1, 1)) is None
+
+
+def test_chosen_cells_are_compared_with_one_seed_and_a_cell_alone_with_all(page):
+    page.show_sweep(sweep())
+    page.map.go((0, 0))
+    page.compare()
+    assert page.wishes[-1].files == ("/somewhere/run-00000.jsonl", "/somewhere/run-00001.jsonl")
+    page.map.toggle((0, 1))
+    page.map.toggle((2, 0))
+    page.cell.runs.setCurrentRow(1)
+    page.compare()
+    assert page.wishes[-1].files == ("/somewhere/run-00003.jsonl", "/somewhere/run-00009.jsonl")
+
+
+def test_a_sweep_that_stopped_is_offered_and_a_whole_one_is_not(page):
+    question = ev.SweepsQuestion("/folder", 1)
+    page.finding(question)
+    page.store.take(ev.Answered(question, (sweep(done=5),)))
+    page.refresh()
+    assert page.sweep is not None
+    assert page.go_on.isVisible()
+    assert "7 runs left" in page.go_on.text()
+    page.go_on.click()
+    assert page.wishes == [GoOn(sweep().question)]
+    page.show_sweep(sweep())
+    page.refresh()
+    assert not page.go_on.isVisible()
+
+
+def test_what_went_on_while_another_page_was_seen_is_read_from_its_folder(page):
+    page.show_sweep(sweep(done=5))
+    question = ev.SweepsQuestion("/folder", 2)
+    page.finding(question)
+    page.store.take(ev.Answered(question, (sweep(done=12),)))
+    page.refresh()
+    assert page.sweep.complete
+
+
+def test_nothing_goes_on_while_the_engine_is_at_work(page):
+    page.show_sweep(sweep(done=5))
+    page.store.set_activity("experiment")  # another page's
+    page.refresh()
+    assert not page.bar.cancel.isVisible()
+    page.continue_shown()
+    page.ask()
+    assert page.wishes == []
+
+
+def test_a_wish_carries_what_the_form_says(page):
+    page.form.first_values.setText("0, 1")
+    page.form._edited()
+    page.form.second.choose("")
+    page.form._chosen()
+    page.bar.start.click()
+    (wish,) = page.wishes
+    assert wish == RunSweep((ev.SweepAxis("temperature", (0.0, 1.0)),), (0, 1, 2), 64, 16)
+    assert "6 runs" in page.form.sum_label.text()
+
+
+@pytest.mark.parametrize("values", ["", "hot", "0..1 step 0", "200"])
+def test_values_that_cannot_be_are_told_and_nothing_can_be_run(page, values):
+    page.form.first_values.setText(values)
+    page.form._edited()
+    assert page.form.problem_label.isVisible()
+    assert not page.bar.start.isEnabled()
+    page.ask()
+    assert page.wishes == []
+
+
+def test_progress_fills_the_map_while_it_grows(page):
+    question = sweep().question
+    page.store.set_activity("experiment")
+    page.begun(question)
+    event = ev.ExperimentProgress(question, 30, 96, "", 12.5, 61.0, 3, 12, sweep(done=3))
+    page.store.take(event)
+    page.refresh()
+    assert page.map.data.values[0][0] == 0.5
+    assert page.bar.cancel.isVisible()
+    for words in ("3 of 12 runs", "12.5 tok/s", "1 min 1 s left"):
+        assert words in page.bar.words.text()
+    page.store.set_activity("idle")
+    page.store.take(ev.Answered(question, sweep()))
+    page.refresh()
+    assert page.sweep.complete
+    assert not page.bar.cancel.isVisible()
+
+
+def test_the_table_has_every_cell_and_every_figure():
+    lines = table(sweep(done=3)).splitlines()
+    assert len(lines) == 7
+    assert lines[0].split("\t")[:5] == [
+        "temperature",
+        "top_p",
+        "runs",
+        "mean_surprise_nats",
+        "mean_surprise_nats_deviation",
+    ]
+    assert lines[1].split("\t")[:4] == ["0", "0.5", "2", "0.5"]
+    assert lines[6].split("\t")[2:5] == ["0", "", ""]
