@@ -241,9 +241,9 @@ class Exports(QObject):
         self._going = False
         dialog = self.dialog
         if end.error is not None:
-            if dialog is not None and dialog.isVisible():
+            if dialog is not None:
                 dialog.show_over(sentence_of(end.error), wrong=True)
-            else:
+            if dialog is None or not dialog.isVisible():
                 self.window.banner.show_error(end.error, self.tr("Export…"), self.show)
             return
         if dialog is not None:

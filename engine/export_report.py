@@ -78,8 +78,10 @@ def facts_lines(runs: list[ExportRun], say: Say = as_is) -> list[tuple[str, str]
     first = runs[0]
     found = [(say("model"), first.model_name)]  # not its path: a report is passed on
     found.append((say("precision"), ", ".join(dict.fromkeys(run.precision or UNKNOWN for run in runs))))
+    devices = first.facts.devices if first.facts is not None else first.header.get("devices")
+    if isinstance(devices, (tuple, list)):
+        found.append((say("device"), ", ".join(map(str, devices))))
     if first.facts is not None:
-        found.append((say("device"), ", ".join(first.facts.devices)))
         found.append((say("attention, kernel"), f"{first.facts.attention}, {first.facts.kernel}"))
     versions = first.header.get("versions")
     if isinstance(versions, dict):

@@ -231,3 +231,13 @@ def test_every_act_has_a_key_and_is_in_the_list_of_keys(window):
     for act in ("Export…", "Copy as a program for transformers", "Copy as a request for OpenAI's API"):
         assert any(line.split("\t")[0] and line.endswith(act) for line in lines)
     box.close()
+
+
+def test_what_fails_without_the_dialog_is_told_above_the_text_and_the_dialog_is_free_again(window, until, tmp_path):
+    window.exports.show().reject()
+    assert not written(window, until, ExportWish("csv", "run", str(tmp_path / "none" / "a.csv")))
+    assert "another place" in window.banner.text
+    dialog = window.exports.show()
+    assert not dialog.busy
+    assert dialog.export_button.isEnabled()
+    dialog.reject()
