@@ -61,8 +61,9 @@ class Redecisions(QObject):
 
     @Slot()
     def work(self) -> None:
+        """A recording that has lost words decides nothing: penalties depend on all of them."""
         run, settings = self.window.store.current, self.window.sampling_panel.settings()
-        if run is None or run.running or not run.tokens or run.tokens[-1].settings == settings:
+        if run is None or run.running or run.gaps or not run.tokens or run.tokens[-1].settings == settings:
             self.window.text_view.show_redecided(None)
             return
         from engine.redecide import FinishedRun

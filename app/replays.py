@@ -1,4 +1,4 @@
-"""Replays in the window: recordings, saving, opening, comparing, the recent ones; marks go into their files."""
+"""Replays in the window: recordings, saving, opening, comparing; marks go into their files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, QTimer, Slot
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QFileDialog
 
 from app.preferences import runs_folder
+from app.recents import Recents
 from app.replay_thread import KeepJob, MoveJob, Progress, ReadFile, ReadJob, ReplayThread, SaveJob
 from engine.events import EngineError, Event, Loaded, Mark, RunStart
 from engine.lineage import story, told_again
@@ -30,7 +30,6 @@ SMALL_BYTES = 1_000_000  # read in some hundredths of a second, so it needs no t
 SMALL_EVENTS = 400
 SLICE = 2000  # events that go into the store in one turn of the event loop
 MOST_LANES = 8  # side by side
-RECENT = 10
 
 
 class Replays(QObject):
@@ -42,6 +41,7 @@ class Replays(QObject):
         self.recorder: Recorder | None = None  # of the newest run; kept, so that a full disk can be answered after it
         self.requests: dict[int, Request] = {}
         self.bar = OpeningBar()
+        self.recents = Recents(window, self.open_file)
         self.files = ReplayThread(self)
         self._recorders: dict[int, Recorder] = {}  # of the runs that were written here, by their number
         self._origins: dict[int, tuple[Path, int]] = {}  # of the others: the file, and how much higher the number is
@@ -69,6 +69,11 @@ class Replays(QObject):
     def _filter(self) -> str:
         return self.tr("Replays (*.jsonl);;All files (*)")
 
+    @property
+    def at_work(self) -> bool:
+        """A file is being read or saved."""
+        return self._job is not None
+
     @Slot()
     def cancel(self) -> None:
         """Stops reading or saving; what was shown before stays."""
@@ -85,7 +90,7 @@ class Replays(QObject):
     @Slot(object)
     def recording_started(self, recorder: Recorder) -> None:
         self.recorder = self._recorders[self.window.engine.runs] = recorder
-        self._remember_file(recorder.path)
+        self.recents.remember(recorder.path)
 
     @Slot(object)
     def recording_failed(self, problem: EngineError) -> None:
@@ -223,10 +228,6 @@ class Replays(QObject):
     def _was_read(self, job: ReadJob, files: tuple[ReadFile, ...]) -> None:
         if job is not self._job:
             return
-        if self.window.engine.busy == "run":  # it was begun while the file was read
-            self.cancel()
-            self._begin_reading(job)
-            return
         self.bar.begin(self.tr("Opening {name}").format(name=", ".join(path.name for path in job.paths)))
         self._filling = _Filling(job, files)
         self._fill(at_once=sum(len(file.replay.events) for file in files) <= SLICE)
@@ -246,6 +247,9 @@ class Replays(QObject):
                 return
         self._filling = self._job = None
         self.bar.end()
+        if self.window.engine.busy == "run":  # it was begun meanwhile
+            self._begin_reading(filling.job)
+            return
         self._show(filling.job, filling.files, filling.store)
 
     def _show(self, job: ReadJob, files: tuple[ReadFile, ...], recorded: RunStore) -> None:
@@ -259,7 +263,7 @@ class Replays(QObject):
             self.requests, self._headers, self._recorders, self._origins, self._unknown = {}, {}, {}, {}, {}
         for file in files:
             self._take_file(file)
-            self._remember_file(file.replay.path)
+            self.recents.remember(file.replay.path)
         self.window.engine.number_after(max((run.start.run_id for run in store.runs), default=0))
         several = len(files) > 1
         said = [f"{file.replay.path.name}: {note}" if several else note for file in files for note in _notes(file)]
@@ -322,7 +326,7 @@ class Replays(QObject):
         if job is self._job:
             self._job = None
             self.bar.end()
-        self._remember_file(job.path)
+        self.recents.remember(job.path)
         if isinstance(job, MoveJob):
             self.window.banner.show_note(self.tr("The whole run is saved in {path}.").format(path=job.path))
             return
@@ -361,52 +365,6 @@ class Replays(QObject):
     @Slot(object, object)
     def _not_kept(self, _job: KeepJob, error: EngineError) -> None:
         self.window.banner.show_error(error, self.tr("Save replay…"), self.save)
-
-    # ---------------------------------------------------------------- recent runs
-
-    def _remember_file(self, path: Path) -> None:
-        path = path.absolute()
-        recent = [str(path), *(name for name in self.window.preferences.recent_files if name != str(path))][:RECENT]
-        self.window.preferences.recent_files = recent
-
-    @Slot()
-    def fill_recent(self) -> None:
-        menu, names = self.window.recent_menu, self.window.preferences.recent_files
-        menu.clear()
-        menu.setToolTipsVisible(True)
-        paths = [Path(name) for name in names]
-        gone = [path for path in paths if not path.exists()]
-        for path in paths:
-            name = path.stem if sum(each.stem == path.stem for each in paths) == 1 else f"{path.stem} ({path.parent})"
-            if path in gone:
-                name = self.tr("{name}: not there any more").format(name=name)
-            action = menu.addAction(menu.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, 420))
-            action.setText(action.text().replace("&", "&&"))
-            action.setToolTip(str(path))
-            action.setData(str(path))
-            action.setEnabled(path not in gone)
-        if not paths:
-            menu.addAction(self.tr("None yet")).setEnabled(False)
-            return
-        menu.addSeparator()
-        if gone:
-            menu.addAction(self.tr("Forget those that are not there"), self.forget_gone)
-        menu.addAction(self.tr("Clear this list"), self.forget_all)
-
-    @Slot()
-    def forget_gone(self) -> None:
-        names = self.window.preferences.recent_files
-        self.window.preferences.recent_files = [name for name in names if Path(name).exists()]
-
-    @Slot()
-    def forget_all(self) -> None:
-        """The list only; the files stay."""
-        self.window.preferences.recent_files = []
-
-    @Slot(QAction)
-    def open_recent(self, action: QAction) -> None:
-        if action.data():
-            self.open_file(Path(action.data()))
 
 
 class _Filling:

@@ -58,8 +58,8 @@ def connect(window: MainWindow) -> None:
     window.theme_actions.triggered.connect(window.choose_theme)
     window.keep_cache_action.toggled.connect(window.keep_cache)
     window.motion_action.toggled.connect(window.set_motion)
-    window.recent_menu.aboutToShow.connect(window.replays.fill_recent)
-    window.recent_menu.triggered.connect(window.replays.open_recent)
+    window.recent_menu.aboutToShow.connect(window.replays.recents.fill)
+    window.recent_menu.triggered.connect(window.replays.recents.choose)
 
 
 class MemoryMeter(QObject):

@@ -82,6 +82,7 @@ class Player(QObject):
         self._typical_ms = sum(known) / len(known) if known else UNKNOWN_MS
         self._run, self._at, self._due_s, self._since = run, step, 0.0, self._clock()
         self.store.playing = True
+        self.store.hover(None)  # a mouse that lies still on a word would hold the bars there
         self.store.rewind(step)
         self._timer.start()
         self.changed.emit()

@@ -46,7 +46,7 @@ def in_the_thread(monkeypatch):
 
 
 def idle(window):
-    return window.replays._job is None
+    return not window.replays.at_work
 
 
 def marks_in(path):
@@ -383,7 +383,7 @@ def test_no_name_is_too_strange_to_be_recognised(tmp_path):
 
 
 def entries(window):
-    window.replays.fill_recent()
+    window.replays.recents.fill()
     return [action for action in window.recent_menu.actions() if not action.isSeparator()]
 
 
