@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
+from app.laboratory import TEXT
 from engine.errors import SettingsRefused
 from engine.events import EngineError, PromptPreview
 from engine.settings import LanePrompt, Request
 from widgets.lab.lane_set import LaneSet
-from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, SteerLanes
+from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -33,6 +34,7 @@ class Lanes(QObject):
         laboratory.route(SteerLanes, self.steer)
         laboratory.route(LanesPace, self.set_pace)
         laboratory.route(LanesPrompt, self.write_prompt)
+        laboratory.route(ShowText, self.show_text)
         laboratory.page_made.connect(self.page_made)
         laboratory.page_changed.connect(self.page_changed)
         window.prompt_panel.prompt_changed.connect(self.prompt_changed)
@@ -119,6 +121,9 @@ class Lanes(QObject):
     def set_pace(self, wish: LanesPace) -> None:
         self.window.sampling_panel.controls.set_pace(wish.seconds_per_token)
         self.window.set_pace(wish.seconds_per_token)
+
+    def show_text(self, _wish: ShowText) -> None:
+        self.window.laboratory.show(TEXT)
 
     # ---------------------------------------------------------------- what the window has
 

@@ -34,7 +34,7 @@ TEXT_STEP = -2  # the text is smaller than in the text view by this many pixels
 
 @dataclass(frozen=True, slots=True)
 class LaneAct:
-    """What a person wants of a lane: "edit", "rename", "duplicate", "remove", "left", "right" or "reference"."""
+    """What a person wants of a lane: "edit", "rename", "duplicate", "remove", "left", "right", "reference", "text"."""
 
     key: int
     what: str
@@ -159,18 +159,27 @@ class LaneColumn(QFrame):
         self.duplicate_action = menu.addAction(self.tr("Duplicate"))
         self.left_action = menu.addAction(self.tr("Move left"))
         self.right_action = menu.addAction(self.tr("Move right"))
+        self.text_action = menu.addAction(self.tr("Show on the page Text, to go on from a word"))
         menu.addSeparator()
         self.remove_action = menu.addAction(self.tr("Remove"))
-        for action, what in (
-            (self.reference_action, "reference"),
-            (self.duplicate_action, "duplicate"),
-            (self.left_action, "left"),
-            (self.right_action, "right"),
-            (self.remove_action, "remove"),
+        for action, what, key in (
+            (self.reference_action, "reference", "Ctrl+Shift+R"),
+            (self.duplicate_action, "duplicate", "Ctrl+Shift+D"),
+            (self.left_action, "left", "Ctrl+Shift+Left"),
+            (self.right_action, "right", "Ctrl+Shift+Right"),
+            (self.text_action, "text", ""),
+            (self.remove_action, "remove", "Delete"),
         ):
             action.setData(what)
             action.triggered.connect(self._menu_act)
+            if key:
+                action.setShortcut(QKeySequence(key))
+                action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+                self.addAction(action)
         self.menu_button.setMenu(menu)
+        self.word_menu = QMenu(self)
+        self.word_menu.addAction(self.text_action)
+        self.canvas.menu_asked.connect(self.word_menu.popup)
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
 
     @staticmethod
@@ -273,6 +282,7 @@ class LaneColumn(QFrame):
         """The lines below the text. Not at every frame: figures that flicker cannot be read."""
         watch = self.watch
         if watch is None:
+            self.text_action.setEnabled(False)
             self._say(self.parting_label, "")
             self._say(self.figures_label, "")
             return
@@ -286,6 +296,7 @@ class LaneColumn(QFrame):
         if stale := self._stale_words():
             told.append(stale)
         self._say(self.figures_label, " · ".join(told))
+        self.text_action.setEnabled(True)
         if len(found) != self._explained:
             self._explained = len(found)
             self.figures_label.setToolTip(plain_tooltip("\n".join(each.tooltip for each in found)))
@@ -332,13 +343,9 @@ class LaneColumn(QFrame):
         self.acted.emit(LaneAct(self.key, self.sender().data()))  # type: ignore[attr-defined]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """F2 edits and Delete removes: what the text does not take comes here."""
-        plain = event.modifiers() == Qt.KeyboardModifier.NoModifier
-        if plain and event.key() == Qt.Key.Key_F2:
+        """F2 edits; what the text does not take comes here."""
+        if event.modifiers() == Qt.KeyboardModifier.NoModifier and event.key() == Qt.Key.Key_F2:
             self._edit()
-        elif plain and event.key() == Qt.Key.Key_Delete:
-            if self.remove_action.isEnabled():
-                self.acted.emit(LaneAct(self.key, "remove"))
         else:
             super().keyPressEvent(event)
 

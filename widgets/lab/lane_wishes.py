@@ -44,3 +44,8 @@ class LanesPrompt:
     """The prompt that the lanes share is the window's: here it was written anew."""
 
     prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowText:
+    """The page of the text, where the current run goes on: its words have acts there."""

@@ -18,7 +18,7 @@ from widgets.lab.lane_column import LaneAct, LaneColumn
 from widgets.lab.lane_editor import LaneEditor
 from widgets.lab.lane_grid import LaneGrid
 from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
-from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, SteerLanes
+from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.parting import LaneWatch, parting_rows
 from widgets.lab.parting_table import PartingTable
 from widgets.lab.vary_dialog import Variation, VaryDialog
@@ -219,6 +219,9 @@ class LanesPage(QWidget):
                 self.take(lanes.moved(key, -1 if act.what == "left" else 1))
             case "reference":
                 self.take(replace(lanes, reference=key))
+            case "text":
+                self._columns[key].source.show_run()
+                self.asked.emit(ShowText())
 
     def edit(self, key: int) -> None:
         """Opens the small window for one lane."""

@@ -14,7 +14,7 @@ from tests.widgets.facts import facts
 from tests.widgets.lanes_factory import COMMON, CONTROL, GREEDY, HOTTER, SAME_U, lane_events, store_with
 from widgets import theme
 from widgets.lab.lane_set import Lane, LaneSet
-from widgets.lab.lane_wishes import ChangeLane, LanesPrompt, RunLanes, SteerLanes
+from widgets.lab.lane_wishes import ChangeLane, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.lanes_page import LanesPage
 from widgets.run_store import RunStore
 
@@ -195,6 +195,14 @@ def test_arrow_keys_walk_in_the_lane_that_has_the_focus(written, qtbot):
     assert (written.store.current, written.store.selected_step) == (b.source.run, 3)
 
 
+def test_a_lane_can_be_shown_as_the_windows_text_at_the_same_word(written, qtbot):
+    _, b, _ = columns(written)
+    written.store.select(3)
+    b.text_action.trigger()
+    assert written.wishes == [ShowText()]
+    assert (written.store.current, written.store.selected_step) == (b.source.run, 3)
+
+
 # ---------------------------------------------------------------- setting up
 
 
@@ -238,6 +246,26 @@ def test_moving_a_lane_takes_its_text_along(written):
     c.left_action.trigger()
     assert [each.source.run.start.lane for each in columns(written)] == [0, 2, 1]
     assert [each.chip.letter for each in columns(written)] == ["A", "B", "C"]
+
+
+def test_the_lane_with_the_focus_is_edited_moved_and_removed_by_key(written, qtbot):
+    both = CONTROL_KEY | Qt.KeyboardModifier.ShiftModifier
+    _, _, c = columns(written)
+    qtbot.mouseClick(c.canvas.viewport(), LEFT, pos=place(c, 1))
+    qtbot.keyClick(c.canvas, Qt.Key.Key_Left, both)
+    assert [lane.key for lane in written.lanes.lanes] == [0, 2, 1]
+    qtbot.keyClick(c.canvas, Qt.Key.Key_R, both)
+    assert written.lanes.reference == 2
+    qtbot.keyClick(c.canvas, Qt.Key.Key_F2)
+    assert written.editor.isVisible()
+    assert written.editor.lane.key == 2
+    written.editor.close()
+    written.activateWindow()
+    c.canvas.setFocus()
+    QCoreApplication.processEvents()
+    qtbot.keyClick(c.canvas, Qt.Key.Key_Delete)
+    assert [lane.key for lane in written.lanes.lanes] == [0, 1]
+    assert written.lanes.reference == 0
 
 
 def test_a_name_is_written_where_it_stands(page_of, qtbot):
