@@ -282,8 +282,8 @@ def test_names_are_told_after_each_vote_where_that_was_chosen(loaded, until, cli
     until(lambda: page.test.open_round is not None)
     shown = page.test.open_round
     page.round.vote(0)
-    names = [panel.title_label.text() for panel in page.round._panels]
-    assert names == [f"{place + 1} · {page.test.name(shown.shown[place][0])}" for place in range(2)]
+    names = [f"{place + 1} · {page.test.name(shown.shown[place][0])}" for place in range(2)]
+    until(lambda: [panel.title_label.text() for panel in page.round._panels] == names)  # once there is room
     page.take_back()  # its names were seen: the round is gone
     assert page.test.rounds == () or page.test.rounds[0].seed != shown.seed
     until(lambda: page.test.open_round is not None)
