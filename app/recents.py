@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -32,7 +33,8 @@ class Recents(QObject):
     @Slot()
     def fill(self) -> None:
         """By name, with the folder where two share one; those that are gone are marked."""
-        menu, paths = self.window.recent_menu, [Path(name) for name in self.window.preferences.recent_files]
+        menu: QMenu = self.window.recent_menu  # type: ignore[attr-defined]  build_menus puts it there
+        paths = [Path(name) for name in self.window.preferences.recent_files]
         menu.clear()
         menu.setToolTipsVisible(True)
         gone = [path for path in paths if not path.exists()]

@@ -148,10 +148,11 @@ class ReplayWorker(QObject):
 
     @Slot(object)
     def move(self, job: MoveJob) -> None:
-        if job.recorder.move_to(job.path):
+        job.recorder.move_to(job.path)
+        if (problem := job.recorder.problem) is None:
             self.saved.emit(job)
         else:
-            self.ended.emit(job, told(job.recorder.problem, "record"))
+            self.ended.emit(job, told(problem, "record"))
 
     def _save(self, job: SaveJob) -> None:
         """Whole or not at all: what had the name before stays until the new file is whole."""

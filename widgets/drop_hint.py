@@ -19,6 +19,7 @@ class DropHint(QWidget):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
+        self._window = window
         self.words, self.more, self.refused = "", "", False
         self._entered = False
         self.setAcceptDrops(True)
@@ -29,7 +30,7 @@ class DropHint(QWidget):
         """words: what would happen. more: what can be dropped. refused: nothing would."""
         self.words, self.more, self.refused = words, more, refused
         self.setAccessibleName(words)
-        self.setGeometry(self.parentWidget().rect())
+        self.setGeometry(self._window.rect())
         self.raise_()
         self.show()
         self.update()
