@@ -121,12 +121,17 @@ def settings_table(runs: list[ExportRun], say: Say = as_is) -> list[list[str]]:
         if name in ("temperature", "seed") or any(row[at] != getattr(off, name) for row in values)
     ]
     differs = {at for at in on if any(row[at] != values[0][at] for row in values)}
-    head = ["", *(names[at] + (" *" if at in differs else "") for at in on)]
+    head = ["", *(_term(names[at]) + (" *" if at in differs else "") for at in on)]
     rows = [
         [name, *(_setting(names[at], row[at], say) for at in on)]
         for name, row in zip(names_of(runs), values, strict=True)
     ]
     return [head, *rows]
+
+
+def _term(name: str) -> str:
+    """A setting's name as people write it: top-k, repetition penalty."""
+    return name.replace("_k", "-k").replace("_p", "-p") if len(name.split("_")[-1]) == 1 else name.replace("_", " ")
 
 
 def _setting(name: str, value: object, say: Say) -> str:
@@ -147,7 +152,12 @@ def _setting(name: str, value: object, say: Say) -> str:
 
 def figures_table(runs: list[ExportRun], say: Say = as_is) -> list[list[str]]:
     head = ["", say("tokens"), say("ended by"), say("mean surprise (nats)"), say("mean entropy (nats)")]
-    head += [say("distinct {n}-grams").format(n=NGRAM), say("repetition"), say("TTFT (ms)"), say("tokens / s")]
+    head += [
+        say("distinct {n}-grams").format(n=NGRAM),
+        say("repetition"),
+        say("TTFT (ms)"),
+        say("tokens / s").replace(" ", "\u00a0"),
+    ]
     head += [say("KV cache (MB)")]
     rows = [head]
     for name, run in zip(names_of(runs), runs, strict=True):

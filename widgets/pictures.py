@@ -8,6 +8,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QAbstractScrollArea, QGraphicsView, QLabel, QWidget
 
 from widgets import theme
+from widgets.candidate_list import CandidateList
 
 SCALE = 2  # of a PNG: sharp on a page
 CSS_DPI = 96  # so that a pixel of the window is one of a page
@@ -17,14 +18,18 @@ _ALL = QWidget.RenderFlag.DrawChildren
 
 def png_of(view: QWidget) -> bytes:
     """The view as a PNG of SCALE times its size in pixels."""
+    held = QBuffer()
+    held.open(QIODevice.OpenModeFlag.WriteOnly)
+    _image_of(view).save(held, "PNG")
+    return held.data().data()
+
+
+def _image_of(view: QWidget) -> QImage:
     image = QImage(view.size() * SCALE, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(SCALE)
     image.fill(theme.current().panel)
     view.render(image, QPoint(), QRegion(), _ALL)
-    held = QBuffer()
-    held.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(held, "PNG")
-    return held.data().data()
+    return image
 
 
 def svg_of(view: QWidget, title: str) -> bytes:
@@ -50,8 +55,12 @@ def _draw(painter: QPainter, view: QWidget, widget: QWidget) -> None:
     if isinstance(widget, QGraphicsView):
         widget.render(painter, QRectF(QRect(place, widget.size())), widget.viewport().rect())
         parts = widget.findChildren(QLabel)
-    elif isinstance(widget, QAbstractScrollArea):  # what is scrolled away must stay so
+    elif isinstance(widget, CandidateList):  # paints whole rows only, so it can stay a drawing
         widget.render(painter, place, QRegion(), _ALL)
+        return
+    elif isinstance(widget, QAbstractScrollArea):
+        # What it paints it clips, and Qt's SVG knows no clipping: in pixels, what is hidden stays hidden.
+        painter.drawImage(QRect(place, widget.size()), _image_of(widget))
         return
     else:
         widget.render(painter, place, QRegion(), _ALONE)

@@ -119,7 +119,7 @@ def test_equal_settings_that_part_in_half_precision_are_explained(two):
 
 def test_the_settings_table_shows_what_is_on_and_stars_what_differs(two):
     head, one, other = settings_table(two)
-    assert head == ["", "temperature *", "min_p *", "seed"]
+    assert head == ["", "temperature *", "min-p *", "seed"]
     assert one == ["lane A", "0 (greedy)", "off", "7"]
     assert other == ["warm (lane B)", "1.2", "0.05", "7"]
 
