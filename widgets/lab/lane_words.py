@@ -181,23 +181,26 @@ class LaneFigure:
 def figure_list(watch: LaneWatch) -> list[LaneFigure]:
     """What is counted of a lane's text, in few words each."""
     figures, run = watch.figures, watch.run
-    found = [
-        LaneFigure(
-            tr("mean surprise {nats}").format(nats=nats_text(figures.mean_surprise_nats)),
-            tr("Mean surprise: mean of −ln p of the chosen words, p before all settings; measured."),
-        ),
-        LaneFigure(
-            tr("distinct {share}").format(share=percent_text(figures.distinct, 0)),
-            tr("Distinct: groups of three tokens that differ, over all groups of three (distinct-3); counted."),
-        ),
-        LaneFigure(
-            tr("repeated {share}").format(share=percent_text(figures.repetition, 0)),
-            tr("Repeated: share of tokens that end a group of three which stood before; counted."),
-        ),
-        LaneFigure(
-            tr("{count} tokens").format(count=count_text(figures.tokens)), tr("Length of this lane's text; counted.")
-        ),
-    ]
+    found: list[LaneFigure] = []
+    if figures.tokens:
+        found = [
+            LaneFigure(
+                tr("mean surprise {nats}").format(nats=nats_text(figures.mean_surprise_nats)),
+                tr("Mean surprise: mean of −ln p of the chosen words, p before all settings; measured."),
+            ),
+            LaneFigure(
+                tr("distinct {share}").format(share=percent_text(figures.distinct, 0)),
+                tr("Distinct: groups of three tokens that differ, over all groups of three (distinct-3); counted."),
+            ),
+            LaneFigure(
+                tr("repeated {share}").format(share=percent_text(figures.repetition, 0)),
+                tr("Repeated: share of tokens that end a group of three which stood before; counted."),
+            ),
+            LaneFigure(
+                tr("{count} tokens").format(count=count_text(figures.tokens)),
+                tr("Length of this lane's text; counted."),
+            ),
+        ]
     if (rate := pace(run).tokens_per_s) is not None:
         found.append(
             LaneFigure(rate_text(rate), tr("Tokens per second of this lane while decoding, pauses left out; measured."))

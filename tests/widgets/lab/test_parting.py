@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.figures import GrowingFigures, figures_of
 from engine.settings import SamplingSettings
 from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
@@ -253,3 +254,22 @@ def test_a_lane_that_had_left_before_has_no_odds_for_a_later_parting():
 )
 def test_settings_in_short_words(settings, words):
     assert settings_words(settings) == words
+
+
+def test_figures_that_grow_are_those_of_the_whole_text():
+    # "a b c a b c d": groups of three abc bca cab abc bcd: 4 of 5 differ, 1 of 7 tokens ends one that stood before.
+    made_of = [replace(token, token_id=ord(token.text)) for token in made.tokens(list("abcabcd"))]
+    growing = GrowingFigures()
+    for count, token in enumerate(made_of, start=1):
+        growing.add(token)
+        whole, grown = figures_of(made_of[:count]), growing.figures()
+        for name in ("tokens", "mean_surprise_nats", "distinct", "repetition", "mean_entropy_nats"):
+            assert getattr(grown, name) == pytest.approx(getattr(whole, name), rel=1e-12, nan_ok=True)
+    assert (growing.figures().distinct, growing.figures().repetition) == (4 / 5, 1 / 7)
+
+
+def test_a_given_word_is_no_surprise_of_the_model():
+    growing = GrowingFigures()
+    for token in made.tokens(["a", " b"]):
+        growing.add(replace(token, forced=token.step == 1))
+    assert growing.figures().mean_surprise_nats == made.tokens(["a"])[0].surprise_nats
