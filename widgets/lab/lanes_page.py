@@ -173,10 +173,12 @@ class LanesPage(QWidget):
                 column.set_text_size(self._text_size)
                 self._columns[lane.key] = column
         here = [self._columns[lane.key] for lane in lanes.lanes]
-        for column in self._columns.values():
-            if column not in here:
-                column.hide()
         self.grid.set_columns(here)
+        for key in [key for key, column in self._columns.items() if column not in here]:
+            # Its run is known by the lane's key: when the lane comes back, it is shown by another column.
+            column = self._columns.pop(key)
+            column.hide()
+            column.deleteLater()
         for column in here:
             column.show_lane(lanes, len(lanes.lanes) > LEAST)
         self._bind()

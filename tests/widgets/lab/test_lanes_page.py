@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 
 from engine import events as ev
 from engine.settings import LanePrompt, SamplingSettings
@@ -13,9 +13,11 @@ from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from tests.widgets.lanes_factory import COMMON, CONTROL, GREEDY, HOTTER, SAME_U, lane_events, store_with
 from widgets import theme
+from widgets.lab.lane_column import LaneColumn
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.lanes_page import LanesPage
+from widgets.lab.vary_dialog import Variation
 from widgets.run_store import RunStore
 
 AT = len(COMMON)
@@ -237,8 +239,17 @@ def test_a_removed_lane_comes_back_with_its_text(written, qtbot):
     assert b.isHidden()
     qtbot.keyClick(written, Qt.Key.Key_Z, CONTROL_KEY)
     assert columns(written)[1].source.run is run
+    assert columns(written)[1].canvas._run.text == "The river reaches the sea was near"
     assert columns(written)[1].isVisible()
     assert columns(written)[1].chip.letter == "B"
+
+
+def test_lanes_that_are_gone_leave_nothing_behind(page_of):
+    page = page_of()
+    for _ in range(5):
+        page._varied(Variation((CONTROL, HOTTER, GREEDY), ("a", "b", "c")))
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert len(page.findChildren(LaneColumn)) == 3
 
 
 def test_moving_a_lane_takes_its_text_along(written):
