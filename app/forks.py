@@ -40,17 +40,36 @@ class _Pruned(QUndoCommand):
 class _Forked(QUndoCommand):
     """A fork that was made: undone, it is taken out with all that began in it. Made already when it is pushed."""
 
-    def __init__(self, store: RunStore, key: Key, words: str) -> None:
+    def __init__(self, window: MainWindow, key: Key, words: str) -> None:
         super().__init__(words)
-        self._store, self._key = store, key
+        self._window, self._key = window, key
         self._taken: list[tuple[int, Run]] = []
+        self._unwanted = False
 
     def redo(self) -> None:
+        self._unwanted = False
         if self._taken:
-            self._store.put_back(self._taken)
+            self._window.store.put_back(self._taken)
+            self._taken = []
 
     def undo(self) -> None:
-        self._taken = self._store.take_out(descendants(self._key, [run.start for run in self._store.runs]))
+        """One that is still being written is stopped first, and goes at its end."""
+        engine = self._window.engine
+        self._unwanted = engine.busy == "run" and engine.runs == self._key[0]
+        if self._unwanted:
+            engine.stop()
+        else:
+            self._take_out()
+
+    def over(self) -> None:
+        """The engine is free again."""
+        if self._unwanted:
+            self._unwanted = False
+            self._take_out()
+
+    def _take_out(self) -> None:
+        store = self._window.store
+        self._taken = store.take_out(descendants(self._key, [run.start for run in store.runs]))
 
 
 class _Renamed(QUndoCommand):
@@ -87,7 +106,7 @@ class Forks(QObject):
             action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._missing = ""  # the model that wrote what was to be forked
         self._waits: ForkWish | None = None  # until the run that goes on has stopped
-        self._open: Key | None = None  # the fork that is being written
+        self._newest: _Forked | None = None
         self._same: ForkWish | None = None
         for widget in (window.text_view, window.timeline, window.word_view):
             self.take_keys_of(widget)
@@ -194,8 +213,8 @@ class Forks(QObject):
         runs = self.window.store.runs
         start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
         if self.window.launch(request, before=tuple(story(start, runs))):
-            self._open = (self.window.engine.runs, 0)
-            self.stack.push(_Forked(self.window.store, self._open, self.tr("fork")))
+            self._newest = _Forked(self.window, (self.window.engine.runs, 0), self.tr("fork"))
+            self.stack.push(self._newest)
 
     @Slot()
     def with_another_seed(self) -> None:
@@ -222,14 +241,13 @@ class Forks(QObject):
         step = wish.parent.step - run.lost
         written = run.written_before(step)
         stood = run.text[: run.starts[step]] if step < len(run.tokens) else run.text
-        given = len(wish.forced) + len(wish.text.encode(errors="ignore"))  # no text is more tokens than bytes
         return Request(
             run_id=0,
             prompt=start.prompt,
             system=start.system,
             raw=self.window.replays.was_raw(run),
             lanes=(wish.settings or panel.settings(),),
-            max_new_tokens=len(written) + max(panel.max_new_tokens(), given + 1 if given else 0),
+            max_new_tokens=len(written) + panel.max_new_tokens(),
             # One that stands before the fork already would end it at once.
             stop=tuple(text for text in panel.stop_strings() if text not in stood),
             written=written,
@@ -270,8 +288,12 @@ class Forks(QObject):
 
     @Slot(object)
     def _busy_changed(self, busy: object) -> None:
-        wish, self._waits = self._waits, None if not busy else self._waits
-        if not busy and wish is not None:
+        if busy:
+            return
+        if self._newest is not None:
+            self._newest.over()
+        wish, self._waits = self._waits, None
+        if wish is not None:
             self.fork(wish)
 
     # ---------------------------------------------------------------- the tree

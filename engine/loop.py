@@ -345,7 +345,8 @@ class _Running:
             return "stop string"
         if lane.token_ids[-1] in self._end_ids:
             return "eos"
-        if lane.step >= self.request.max_new_tokens:
+        given = len(self.request.written) + len(lane.forced)  # what is given is written whole
+        if lane.step >= max(self.request.max_new_tokens, given):
             return "length"
         context = self.session.facts.context_tokens
         if context and len(lane.history.ids) >= context:

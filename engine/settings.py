@@ -356,7 +356,8 @@ class Request:
     ignore_ends: end tokens do not end the run, only length and stop strings do (for measuring).
     written: token ids that every lane begins with, as if it had written them (a fork). They count as new tokens, and
         the draws go on after theirs.
-    forced: token ids that each lane must write next, whatever their odds (an alternative picked by hand).
+    forced: token ids that each lane must write next, whatever their odds (an alternative picked by hand). They count
+        as new tokens, and are written whole even where they are more than those.
     forced_text: the same as text, behind `forced`; the model's tokenizer cuts it.
     parent: where the fork began.
     lockstep: the lanes go as one batch. Otherwise each is computed alone, in turn: slower, but in 16 bits, too, the

@@ -59,4 +59,6 @@ def fork_words(run: Run, parent: Run | None) -> str:
 
 def given_text(run: Run) -> str:
     """The words that a person gave at its beginning, "" for none."""
-    return "".join(token.text or token.token_text for token in run.tokens[run.begins :] if token.forced)
+    given = [token for token in run.tokens[run.begins :] if token.forced]
+    # Half a character has no text yet: its label is shown where there is nothing else.
+    return "".join(token.text for token in given) or "".join(token.token_text for token in given)

@@ -303,6 +303,29 @@ def test_a_fork_can_be_undone_and_done_again(ran, until):
     assert window.store.runs[-1] is fork is window.store.current
 
 
+def test_undone_while_it_is_written_it_stops_and_goes(loaded, until):
+    window = loaded(seconds_per_token=0.02, max_new_tokens=5000, sampling={"temperature": 0})
+    window.one_token()
+    until(lambda: window.store.current is not None and window.store.activity == "paused")
+    run = window.store.current
+    window.text_view.asked.emit(ForkWish(run.place(0), text="x"))
+    until(lambda: window.engine.runs == 2)
+    window.forks.undo_action.trigger()  # perhaps before its first word
+    until(lambda: over(window))
+    assert window.store.runs == [run]
+    window.forks.redo_action.trigger()
+    assert [each.key for each in window.store.runs] == [(1, 0), (2, 0)]
+
+
+def test_what_is_given_is_written_whole_whatever_the_limit(ran, until):
+    window = ran()
+    window.sampling_panel.limit_field.set_value(2)
+    window.text_view.asked.emit(ForkWish(window.store.current.place(3), text="abcdef"))
+    fork = forked(window, until)
+    assert "".join(token.text for token in fork.tokens).endswith("abcdef")
+    assert (len(fork.tokens), fork.end.reason) == (9, "length")
+
+
 def test_pruning_takes_what_began_there_too_and_comes_back(ran, until, tmp_path):
     window = ran(str(tmp_path))
     for count, step in ((2, 4), (3, 8)):

@@ -79,7 +79,7 @@ def test_a_row_says_what_differs_how_long_it_is_and_why_it_ended(page):
     words = tree.words(1)
     assert "leaves run 1 at word 8" in words
     assert "T 1.0 → 1.4" in words or "T 1 → 1.4" in words
-    assert "10 tokens, 3 of them its own" in words
+    assert "length 10, 3 of it its own" in words
     assert "ended: length" in words
     assert words.endswith(" of the snow")
 

@@ -317,9 +317,9 @@ class ForkTree(QAbstractScrollArea):
         found = [fork_words(run, parent)]
         own = len(run.tokens) - run.begins
         found.append(
-            self.tr("{count} tokens, {own} of them its own").format(count=count_text(row.ends), own=count_text(own))
+            self.tr("length {count}, {own} of it its own").format(count=count_text(row.ends), own=count_text(own))
             if row.begins
-            else self.tr("{count} tokens").format(count=count_text(row.ends))
+            else self.tr("length {count}").format(count=count_text(row.ends))
         )
         if run.lost:
             found.append(self.tr("its beginning is not here"))
