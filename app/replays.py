@@ -14,6 +14,7 @@ from app.preferences import runs_folder
 from app.recents import Recents
 from app.replay_thread import KeepJob, MoveJob, Progress, ReadFile, ReadJob, ReplayThread, SaveJob
 from engine.events import EngineError, Event, Loaded, Mark, RunStart
+from engine.file_names import safe_name
 from engine.lineage import story, told_again
 from engine.replay_sets import newest_run
 from engine.settings import Request
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from app.main_window import MainWindow
     from engine.replay import Recorder
 
+ENDING = ".jsonl"
 SMALL_BYTES = 1_000_000  # read in some hundredths of a second, so it needs no thread and no bar
 SMALL_EVENTS = 400
 SLICE = 2000  # events that go into the store in one turn of the event loop
@@ -109,8 +111,13 @@ class Replays(QObject):
     # ---------------------------------------------------------------- saving
 
     def _ask_where(self) -> Path | None:
-        path, _ = QFileDialog.getSaveFileName(self.window, self.tr("Save replay"), str(Path.home()), self._filter())
-        return Path(path) if path else None
+        run = self.window.store.current
+        name = safe_name(run.start.name or run.start.prompt, ENDING) if run is not None else ""
+        proposed = str(Path.home() / name)
+        path, _ = QFileDialog.getSaveFileName(self.window, self.tr("Save replay"), proposed, self._filter())
+        if not path:
+            return None
+        return Path(path) if Path(path).suffix else Path(path + ENDING)
 
     @Slot()
     def save(self) -> None:

@@ -288,6 +288,23 @@ def test_a_folder_that_is_not_there_is_told_with_a_way_out(make_window, first, t
     assert window.banner._button.isVisible()
 
 
+def test_the_name_that_is_proposed_is_good_everywhere_and_gets_its_ending(make_window, first, tmp_path, monkeypatch):
+    text = first.read_text("utf-8").replace("Translate “river” into Chinese.", "河" * 100 + ": a/b?")
+    first.write_text(text, "utf-8")
+    window = make_window()
+    window.replays.open_file(first)
+    asked = []
+
+    def answer(_parent, _title, proposed, _filter):
+        asked.append(Path(proposed).name)
+        return str(tmp_path / "mine"), ""
+
+    monkeypatch.setattr(app.replays.QFileDialog, "getSaveFileName", answer)
+    window.save_action.trigger()
+    assert asked == ["河" * 40 + ".jsonl"]  # 120 bytes, cut at a whole character (FIL-23)
+    assert read_replay(tmp_path / "mine.jsonl").damage == ""
+
+
 # ---------------------------------------------------------------- dropping
 
 

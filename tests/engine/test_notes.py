@@ -120,3 +120,16 @@ def test_a_mark_of_no_known_kind_is_a_damaged_line(recorded: Path, what: object)
 def test_a_bookmark_needs_a_word() -> None:
     with pytest.raises(ValueError, match="no mark"):
         Mark(1, 0, "bookmark", None)
+
+
+def test_an_annotated_file_cut_anywhere_opens_with_all_that_is_whole(recorded: Path) -> None:
+    for mark in (BOOKMARK, NOTE, ABOUT):
+        notes.append(recorded, line_of(mark))
+    whole = recorded.read_bytes()
+    lines = whole.split(b"\n")
+    ends = [len(b"\n".join(lines[: n + 1])) for n in range(len(lines))]
+    for cut in range(ends[len(EVENTS)] - 5, len(whole)):
+        recorded.write_bytes(whole[:cut])
+        found = [event for event in read_replay(recorded).events if isinstance(event, (ev.TokenEvent, Mark))]
+        complete = sum(cut >= end and b'"kind":"mark"' in line for line, end in zip(lines, ends, strict=True))
+        assert found == [*EVENTS[2:4], *(BOOKMARK, NOTE, ABOUT)[:complete]], cut
