@@ -7,11 +7,16 @@ import os
 import stat
 
 import pytest
+from PySide6.QtWidgets import QWidget
 
+from app.preferences import Preferences
 from app.presets import Presets
 from engine.presets import BUILT_IN, presets_text, read_presets
 from engine.settings import Preset, SamplingSettings
+from widgets.banner import Banner
 from widgets.presets_chooser import PresetChooser
+from widgets.run_store import RunStore
+from widgets.sampling_panel import SamplingPanel
 
 MINE = Preset("mine", SamplingSettings(top_k=7))
 OTHER = Preset("other", SamplingSettings(top_p=0.3))
@@ -22,9 +27,20 @@ def path(tmp_path):
     return tmp_path / "config" / "presets.json"
 
 
+class Host(QWidget):
+    """What of the window presets touch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store, self.banner, self.preferences = RunStore(self), Banner(self), Preferences()
+        self.sampling_panel = SamplingPanel(self.store, self)
+
+
 @pytest.fixture
-def window(make_window):
-    return make_window()
+def window(qtbot):
+    host = Host()
+    qtbot.addWidget(host)
+    return host
 
 
 @pytest.fixture
@@ -187,7 +203,8 @@ def test_a_file_that_cannot_be_imported_is_a_sentence(opened, tmp_path, path):
     assert presets.own == ()
 
 
-def test_a_visit_writes_no_presets(window, tmp_path):
+def test_a_visit_writes_no_presets(make_window):
+    window = make_window()
     assert window.presets.path is None
     window.presets.save("here", False)
     assert window.sampling_panel.presets.current.name == "here"
@@ -195,7 +212,8 @@ def test_a_visit_writes_no_presets(window, tmp_path):
 
 def test_the_models_own_preset_appears_with_the_model(loaded, qtbot):
     window = loaded()
-    (model,) = (preset for preset in window.presets.all if preset.source == "model")
+    qtbot.waitUntil(lambda: window.presets.all[0].source == "model")
+    model = window.presets.all[0]
     assert model.settings == window.store.facts.generation_defaults
     window.engine.unload()
     qtbot.waitUntil(lambda: all(preset.source != "model" for preset in window.presets.all))
