@@ -117,13 +117,12 @@ class BlindPage(QWidget):
 
     @Slot()
     def begin(self) -> None:
-        if not self.bar.start.isEnabled():
+        if not self.bar.ready:
             return
         wish = self.setup.wish()
         if wish is None:
             self.bar.show_error(self.setup.problem or self.tr("A value cannot be used: it is marked red."))
             return
-        self.bar.show_error("")
         self.asked.emit(wish)
 
     @Slot()

@@ -56,6 +56,17 @@ class ExperimentBar(QWidget):
         self.error.setText(text)
         self.error.setVisible(bool(text))
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can be started; where not, the reason stands there."""
+        if self.working:
+            return False
+        if not self.start.isEnabled():
+            self.show_error(self.start.toolTip())
+            return False
+        self.show_error("")
+        return True
+
     def refresh(self, kind: type | None, problem: str, able: bool = True) -> None:
         """kind: the class of the page's question. problem: why it cannot be asked now, beyond a busy engine."""
         progress = self.store.experiment
@@ -75,6 +86,8 @@ class ExperimentBar(QWidget):
             tip = self.tr("The engine is at work: wait for its end, or stop it.")
         elif problem:
             tip = problem
+        if self.start.isEnabled() and self.error.text() == self.start.toolTip():
+            self.show_error("")  # what stood in the way is gone
         self.start.setToolTip(tip or self.tr("Runs it with the loaded model"))
         for part in (self.bar, self.words):
             part.setVisible(mine)

@@ -183,12 +183,11 @@ class LuckPage(QWidget):
     @Slot()
     def ask(self) -> None:
         fields = (self.seeds, self.first_seed, self.tokens)
-        if not self.bar.start.isEnabled() or self.bar.working:
+        if not self.bar.ready:
             return
         if not self.list.commit() or not all(field.commit() for field in fields):
             self.bar.show_error(self.tr("A value cannot be used: it is marked red."))
             return
-        self.bar.show_error("")
         one, other = self.list.settings()
         self.asked.emit(
             RunLuck((one, other), int(self.seeds.value()), int(self.first_seed.value()), int(self.tokens.value()))

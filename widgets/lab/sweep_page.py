@@ -128,9 +128,7 @@ class SweepPage(QWidget):
     @Slot()
     def ask(self) -> None:
         """A new sweep of what the form says."""
-        wish = self.form.wish()
-        if wish is not None and self.bar.start.isEnabled() and not self.bar.working:
-            self.bar.show_error("")
+        if self.bar.ready and (wish := self.form.wish()) is not None:
             self.asked.emit(wish)
 
     def run_page(self, one_token: bool) -> None:

@@ -169,6 +169,18 @@ def test_nothing_goes_on_while_the_engine_is_at_work(page):
     assert page.wishes == []
 
 
+def test_why_nothing_can_be_run_stands_there_until_it_can(page):
+    known = page.store.facts
+    page.store.take(ev.Unloaded(known.name, 0, 0))
+    page.refresh()
+    page.run_page(one_token=False)
+    assert "No model is loaded" in page.bar.error.text()
+    assert page.wishes == []
+    page.store.take(ev.Loaded(known))
+    page.refresh()
+    assert page.bar.error.text() == ""
+
+
 def test_a_wish_carries_what_the_form_says(page):
     page.form.first_values.setText("0, 1")
     page.form._edited()
