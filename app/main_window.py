@@ -424,7 +424,8 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def use_settings(self, settings: SamplingSettings) -> None:
         """A slider moved: from the next token on (SAM-10)."""
-        self.engine.set_settings(0, settings)
+        run = self.store.current
+        self.engine.set_settings(run.start.lane if run is not None and run.running else 0, settings)
 
     @Slot(object)
     def set_pace(self, seconds_per_token: object) -> None:

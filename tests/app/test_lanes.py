@@ -95,6 +95,18 @@ def test_a_lane_that_is_edited_while_it_writes_changes_alone_from_its_next_token
     assert texts(page)[0][:step] == texts(page)[1][:step]
 
 
+def test_the_windows_sliders_change_the_lane_that_is_shown(loaded, until):
+    window = loaded(seconds_per_token=0.02)
+    heard = Listener(window)
+    page_with(window, COOL, COOL, max_new_tokens=10_000)
+    window.run_action.trigger()
+    until(lambda: len(window.store.runs) == 2 and window.store.runs[1].tokens)
+    window.store.show(window.store.runs[1])
+    window.sampling_panel.take_settings(HOT)
+    until(lambda: any(isinstance(event, SettingsChanged) for event in heard.events))
+    assert {event.lane for event in heard.events if isinstance(event, SettingsChanged)} == {1}
+
+
 def test_all_lanes_lie_in_one_recording_with_their_names(loaded, until, tmp_path):
     window = loaded(visit=str(tmp_path))
     page = page_with(window, COOL, HOT)

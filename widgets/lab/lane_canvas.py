@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QObject, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
@@ -109,6 +109,10 @@ class LaneCanvas(TextCanvas):
         if colour != self.colour:
             self.colour = colour
             self.viewport().update()
+
+    def sizeHint(self) -> QSize:
+        """Little: rows of lanes are as low as they can be read, and taller where there is room."""
+        return QSize(160, 64)
 
     def empty_lines(self) -> list[str]:
         return self.teaching

@@ -295,7 +295,7 @@ class LaneColumn(QFrame):
         told = [figure.text for figure in found]
         if stale := self._stale_words():
             told.append(stale)
-        self._say(self.figures_label, " · ".join(told))
+        self._say(self.figures_label, "\u00a0· ".join(told))  # no line begins with the dot
         self.text_action.setEnabled(True)
         if len(found) != self._explained:
             self._explained = len(found)

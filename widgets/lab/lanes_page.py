@@ -100,6 +100,7 @@ class LanesPage(QWidget):
         bar.undo_button.clicked.connect(self.undo)
         bar.redo_button.clicked.connect(self.redo)
         self.table.view.picked.connect(self._picked)
+        self.store.opened.connect(self._forget_runs)
         self.undo_action = self._act(QKeySequence.StandardKey.Undo, self.undo)
         self.redo_action = self._act(QKeySequence.StandardKey.Redo, self.redo)
         self.add_action = self._act(QKeySequence("Ctrl+Shift+N"), self.add_lane)
@@ -344,6 +345,11 @@ class LanesPage(QWidget):
     def _run_of(self, key: int) -> Run | None:
         known = self._runs.get(key)
         return None if known is None else self.store.run(known)
+
+    @Slot()
+    def _forget_runs(self) -> None:
+        """A recording took the place of all runs, and its own may have the same numbers."""
+        self._runs.clear()
 
     def _bind(self) -> None:
         """Gives each lane its run, beside the reference's."""

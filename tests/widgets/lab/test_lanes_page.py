@@ -461,6 +461,16 @@ def test_runs_that_are_put_side_by_side_elsewhere_become_the_lanes(page_of):
     assert [lane.settings for lane in page.lanes.lanes] == [GREEDY, GREEDY]
 
 
+def test_a_recording_whose_runs_have_the_same_numbers_is_not_taken_for_what_was_written_here(written):
+    before = written.lanes
+    written.store.take_replay([*lane_events(0, GREEDY, None, lanes=2), *lane_events(1, GREEDY, None, lanes=2)])
+    written.look()
+    assert [lane.settings for lane in written.lanes.lanes] == [GREEDY, GREEDY]
+    written.undo()
+    assert written.lanes == before
+    assert [column.source.run for column in columns(written)] == [None, None, None]
+
+
 def test_of_more_lanes_than_there_is_room_for_the_rest_is_counted(page_of):
     lanes = [lane_events(n, CONTROL, SAME_U, lanes=10) for n in range(10)]
     store = store_with(*lanes)
