@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from engine.export import ALTERNATIVES, ExportRun, as_chat, as_csv, as_json_lines
 from engine.export_code import as_openai, as_transformers
-from engine.export_report import Picture, Say, as_html, as_is, as_markdown
+from engine.export_report import Picture, as_html, as_markdown
+from engine.export_told import Say, as_is
 
 ENDINGS = {
     "csv": ".csv",

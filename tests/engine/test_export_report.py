@@ -11,16 +11,8 @@ import pytest
 from PySide6.QtGui import QTextDocument
 
 from engine.export import ExportRun
-from engine.export_report import (
-    Picture,
-    as_html,
-    as_markdown,
-    figures_table,
-    partings,
-    prompts_of,
-    report_title,
-    settings_table,
-)
+from engine.export_report import Picture, as_html, as_markdown
+from engine.export_told import figures_table, partings, prompts_of, report_title, settings_table
 from engine.settings import SamplingSettings
 from tests.engine.export_runs import run_with, written_run
 from tests.widgets.events_factory import end, start, tokens
@@ -205,6 +197,10 @@ def test_a_run_alone_needs_no_star_and_no_parting():
     written = "".join(as_markdown([run], []))
     assert "star" not in written
     assert report_title([run]) == "Run 1 of tiny"
+
+
+def test_a_title_keeps_the_lanes_letter(two):
+    assert report_title(two[:1]) == "Run 3, lane A of Tiny"
 
 
 def test_words_of_our_own_can_be_said_otherwise(two):
