@@ -17,7 +17,7 @@ from engine.errors import SettingsRefused
 from engine.events import Answered, Asked, EngineError, Loaded, LuckQuestion, Sweep, SweepQuestion, SweepsQuestion
 from engine.file_names import safe_name
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunLuck, RunSweep, StopExperiment
-from widgets.lab.lane_set import LaneSet
+from widgets.lab.lane_set import LETTERS, Lane, LaneSet
 from widgets.lab.settings_list import Named
 
 if TYPE_CHECKING:
@@ -106,7 +106,10 @@ class Experiments(QObject):
         page = self.page(str(name))
         if name not in self._restored:
             self._restored.add(str(name))
-            page.restore(getattr(self.window.preferences, FORMS[str(name)]))
+            values = getattr(self.window.preferences, FORMS[str(name)])
+            page.restore(values)
+            if name == "blind" and not values and len(lanes := self._lanes()) >= 2:
+                page.setup.list.restore([Named(lane.settings, lane.name) for lane in lanes])
             if name == "blind" and (kept := self.blind.newest()) is not None and not kept.finished:
                 page.restore_test(kept)
         if name == "sweep":
@@ -211,15 +214,18 @@ class Experiments(QObject):
     def sources(self) -> list[Named]:
         """Settings that are at hand: the sliders', and the lanes'."""
         found = [Named(self.window.sampling_panel.settings(), self.tr("the sliders"))]
+        for letter, lane in zip(LETTERS, self._lanes(), strict=False):
+            found.append(Named(lane.settings, self.tr("lane {name}").format(name=f"{letter} {lane.name}".strip())))
+        return found
+
+    def _lanes(self) -> tuple[Lane, ...]:
+        """Those of the lanes' page: as they stand there, or as they were remembered; none where it was never used."""
         page = self.window.laboratory.pages.get("lanes")
         try:
             lanes = page.lanes if page is not None else LaneSet.from_dict(self.window.preferences.lanes)  # type: ignore[attr-defined]
         except SettingsRefused:
-            return found
-        return found + [
-            Named(lane.settings, self.tr("lane {name}").format(name=f"{lanes.letter(lane.key)} {lane.name}".strip()))
-            for lane in lanes.lanes
-        ]
+            return ()
+        return lanes.lanes
 
     @Slot(object)
     def run_luck(self, wish: RunLuck) -> None:

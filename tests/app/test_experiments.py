@@ -310,3 +310,13 @@ def test_settings_that_write_the_same_are_told_and_not_shown(loaded, until, clic
     page.set_up()
     assert not page.bar.start.isEnabled()
     assert "same" in page.bar.start.toolTip()
+
+
+def test_a_blind_test_begins_with_the_lanes_that_were_set_up(make_window):
+    window = make_window()
+    window.laboratory.show("lanes")
+    lanes = window.laboratory.page("lanes").lanes.lanes
+    window.laboratory.show("blind")
+    page = window.laboratory.page("blind")
+    assert page.setup.list.settings() == tuple(lane.settings for lane in lanes)
+    assert [source.settings for source in page.setup.list.sources[1:]] == [lane.settings for lane in lanes]
