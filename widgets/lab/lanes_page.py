@@ -13,18 +13,19 @@ from PySide6.QtGui import QAction, QHideEvent, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QApplication, QSplitter, QVBoxLayout, QWidget
 
 from engine.settings import LanePrompt, SamplingSettings
+from widgets.history import History
 from widgets.lab.lane_bar import LaneBar
 from widgets.lab.lane_column import LaneAct, LaneColumn
 from widgets.lab.lane_editor import LaneEditor
 from widgets.lab.lane_grid import LaneGrid
-from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
+from widgets.lab.lane_runs import LaneRuns
+from widgets.lab.lane_set import LEAST, Lane, LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.parting import LaneWatch, parting_rows
 from widgets.lab.parting_table import PartingTable
 from widgets.lab.vary_dialog import Variation, VaryDialog
-from widgets.run_store import Run, RunStore
+from widgets.run_store import RunStore
 
-HISTORY = 200
 WORDS_EVERY_MS = 250
 FRAME_MS_PER_LANE = 6
 HOTTER = 0.6  # the second lane at first, by so much
@@ -44,12 +45,10 @@ class LanesPage(QWidget):
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.store = store
-        self.lanes = first_lanes(SamplingSettings(), (self.tr("control"), self.tr("hotter")))
-        self._history, self._at = [self.lanes], 0
+        self._history = History(first_lanes(SamplingSettings(), (self.tr("control"), self.tr("hotter"))))
         self._next_key = 2
-        self._runs: dict[int, tuple[int, int]] = {}  # the run that each lane wrote last, by the lane's key
+        self._runs = LaneRuns(store)
         self._seen_compared: tuple[tuple[int, int], ...] = ()
-        self._left_out = 0  # lanes of a replay for which there is no room
         self._shared = LanePrompt("")
         self._columns: dict[int, LaneColumn] = {}
         self._parted: object = None
@@ -116,44 +115,40 @@ class LanesPage(QWidget):
 
     # ---------------------------------------------------------------- what is set up
 
+    @property
+    def lanes(self) -> LaneSet:
+        return self._history.value
+
     def restore(self, lanes: LaneSet) -> None:
         """What was set up when the window was last closed."""
         self._next_key = max(lane.key for lane in lanes.lanes) + 1
-        self.lanes = lanes
-        self._history, self._at = [lanes], 0
+        self._history = History(lanes)
         self._show_lanes()
 
     def take(self, lanes: LaneSet, same_step: bool = False) -> None:
         """Sets these up, as a step that can be undone; same_step: as part of the last one."""
-        if lanes == self.lanes:
-            return
-        del self._history[self._at + 1 :]
-        if same_step and self._at > 0:
-            self._history[self._at] = lanes
-        else:
-            self._history.append(lanes)
-            del self._history[:-HISTORY]
-        self._at = len(self._history) - 1
-        self._set(lanes)
+        before = self.lanes
+        if lanes != before:
+            self._history.take(lanes, same_step)
+            self._changed(before)
 
     @Slot()
     def undo(self) -> None:
-        self._go(self._at - 1)
+        before = self.lanes
+        if self._history.undo():
+            self._changed(before)
 
     @Slot()
     def redo(self) -> None:
-        self._go(self._at + 1)
+        before = self.lanes
+        if self._history.redo():
+            self._changed(before)
 
-    def _go(self, at: int) -> None:
-        if 0 <= at < len(self._history):
-            self._at = at
-            self._set(self._history[at])
-
-    def _set(self, lanes: LaneSet) -> None:
-        before, self.lanes = self.lanes, lanes
+    def _changed(self, before: LaneSet) -> None:
+        lanes = self.lanes
         for lane in lanes.lanes:
             old = before.lane(lane.key)
-            run = self._run_of(lane.key)
+            run = self._runs.of(lane.key)
             if old is not None and old.settings != lane.settings and run is not None and run.running:
                 self.asked.emit(ChangeLane(run.start.lane, lane.settings))
         self._show_lanes()
@@ -183,9 +178,9 @@ class LanesPage(QWidget):
         for column in here:
             column.show_lane(lanes, len(lanes.lanes) > LEAST)
         self._bind()
-        self.bar.show_lanes(lanes, self._left_out)
-        self.bar.undo_button.setEnabled(self._at > 0)
-        self.bar.redo_button.setEnabled(self._at + 1 < len(self._history))
+        self.bar.show_lanes(lanes, self._runs.left_out)
+        self.bar.undo_button.setEnabled(self._history.can_undo)
+        self.bar.redo_button.setEnabled(self._history.can_redo)
         if self._editor is not None:
             self._show_edited()
 
@@ -298,10 +293,7 @@ class LanesPage(QWidget):
 
     def began(self, run_id: int) -> None:
         """The lanes as they stand are written by this run."""
-        for number, lane in enumerate(self.lanes.lanes):
-            self._runs[lane.key] = (run_id, number)
-        self._seen_compared = tuple(self._runs[lane.key] for lane in self.lanes.lanes)
-        self._left_out = 0
+        self._seen_compared = self._runs.began(self.lanes, run_id)
         self._show_lanes()
 
     @Slot()
@@ -342,20 +334,15 @@ class LanesPage(QWidget):
 
     # ---------------------------------------------------------------- what was written
 
-    def _run_of(self, key: int) -> Run | None:
-        known = self._runs.get(key)
-        return None if known is None else self.store.run(known)
-
     @Slot()
     def _forget_runs(self) -> None:
-        """A recording took the place of all runs, and its own may have the same numbers."""
-        self._runs.clear()
+        self._runs.forget()
 
     def _bind(self) -> None:
         """Gives each lane its run, beside the reference's."""
-        reference = self._run_of(self.lanes.reference)
+        reference = self._runs.of(self.lanes.reference)
         for lane in self.lanes.lanes:
-            column, run = self._columns[lane.key], self._run_of(lane.key)
+            column, run = self._columns[lane.key], self._runs.of(lane.key)
             watch = column.watch
             beside = None if reference is run else reference
             if run is None:
@@ -381,7 +368,7 @@ class LanesPage(QWidget):
         if self.store.compared != self._seen_compared:
             self._seen_compared = self.store.compared
             self._adopt()
-        if any(self._run_of(lane.key) is not self._columns[lane.key].source.run for lane in self.lanes.lanes):
+        if any(self._runs.of(lane.key) is not self._columns[lane.key].source.run for lane in self.lanes.lanes):
             self._bind()
         moved = [self._columns[lane.key].take_in() for lane in self.lanes.lanes]
         if any(moved):
@@ -411,24 +398,11 @@ class LanesPage(QWidget):
             self.table.show_rows(parting_rows(watches, self.lanes.place(self.lanes.reference)), len(watches))
 
     def _adopt(self) -> None:
-        """Runs that were put side by side elsewhere, a replay's or two replays', become the lanes; undo brings back
-        those that were set up."""
-        runs = [run for key in self.store.compared if (run := self.store.run(key)) is not None]
-        known = {self._runs.get(lane.key) for lane in self.lanes.lanes}
-        self._left_out = 0
-        if len(runs) < LEAST or {run.key for run in runs[:MOST]} == known:
-            return
-        self._left_out = max(0, len(runs) - MOST)
-        lanes = []
-        for run in runs[:MOST]:
-            start = run.start
-            asked = LanePrompt(start.prompt, start.system)
-            own = None if asked == self._shared else asked
-            lanes.append(Lane(self._next_key, start.settings, start.name, own))
-            self._runs[self._next_key] = run.key
-            self._next_key += 1
-        first = runs[0].start
-        self.take(LaneSet(tuple(lanes), lanes[0].key, first.lockstep, first.max_new_tokens))
+        """Runs that were put side by side elsewhere become the lanes; undo brings back those that were set up."""
+        adopted = self._runs.adopt(self.lanes, self._shared, self._next_key)
+        if adopted is not None:
+            self._next_key += len(adopted.lanes)
+            self.take(adopted)
 
     @Slot(int, int)
     def _picked(self, step: int, lane: int) -> None:
