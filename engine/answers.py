@@ -86,9 +86,9 @@ def answer(
 
             return blind_texts(question, _there(session), control, emit)
         case WordsQuestion():
-            from engine.words import tokens_of
+            from engine.prompt import word_tokens
 
-            return tokens_of(question, _there(session))
+            return word_tokens(_there(session), question)
     raise TypeError(f"nobody answers {type(question).__name__}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import PromptRefused, WorkbenchError
 from engine.events import EndToken, PromptPreview, PromptToken
 from engine.settings import Request
+from engine.words import WordForm, WordsQuestion, WordTokens
 
 if TYPE_CHECKING:
     from engine.session import Session
@@ -96,6 +97,22 @@ def continuation(session: Session, text: str) -> list[int]:
         if both[: len(before)] == before:
             return both[len(before) :]
     return ids
+
+
+def word_tokens(session: Session, question: WordsQuestion) -> WordTokens:
+    """What words are as this model's tokens. One that begins with a space has one form, others one without and one
+    with a space before them; a special token's name is text."""
+    words = tuple(tuple(_forms(session, word)) for word in question.words)
+    return WordTokens(words, tuple(map(session.vocabulary.label, question.ids)))
+
+
+def _forms(session: Session, word: str) -> list[WordForm]:
+    found: dict[tuple[int, ...], WordForm] = {}
+    for text in (word,) if word[:1].isspace() else (word, " " + word):
+        ids = tuple(continuation(session, text))
+        if ids and ids not in found:
+            found[ids] = WordForm(text, ids, tuple(map(session.vocabulary.label, ids)))
+    return list(found.values())
 
 
 def preview(
