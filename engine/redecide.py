@@ -13,13 +13,15 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from engine.draw import draw
 from engine.events import FILTERS, RunStart, TokenEvent
+from engine.redecide_typical import Items, Nearest, mean_bounds
 from engine.redecided import BINS_OF_TAIL, CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, SEEN_NATS, STANDS, Redecided
 from engine.sampling import BORDER
 from engine.settings import SamplingSettings
@@ -52,6 +54,8 @@ class FinishedRun:
         self._ordered: tuple[tuple[object, ...], np.ndarray, np.ndarray] | None = None
         self._banned: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._constrained: tuple[tuple[object, ...], _Constraints] | None = None
+        # What stands before the filters, by Deciding: the newest, since most often it is a filter that moves.
+        self.before_filters: tuple[tuple[object, ...], dict[str, Any]] | None = None
         self._read_history(start)
         self._read_tails()
         self._read_own()
@@ -244,6 +248,27 @@ def _named(token: TokenEvent) -> tuple[np.ndarray, np.ndarray]:
     return once, logits[first]
 
 
+_OF_ITS_OWN = ("run_", "settings")
+_FAR = 4000.0  # nats; weights end at 745
+
+
+@dataclass(slots=True)
+class _Typical:
+    """What typical-p makes of rows: bool [rows, head] who surely stays and who may; [rows] the chosen one's fate, and
+    what is left at least."""
+
+    stays: np.ndarray
+    may: np.ndarray
+    alive: np.ndarray
+    lost: np.ndarray
+    weight_low: np.ndarray
+
+    @classmethod
+    def none(cls, rows: int, width: int) -> _Typical:
+        no, zeros = np.zeros(rows, dtype=bool), np.zeros(rows)
+        return cls(np.zeros((rows, width), dtype=bool), np.zeros((rows, width), dtype=bool), no, no.copy(), zeros)
+
+
 @dataclass(frozen=True, slots=True)
 class _Constraints:
     """bias: float32 [rows, named]. banned: bool [rows, named]. touched, unnamed_banned: [rows], tokens of no name that
@@ -266,13 +291,18 @@ class Deciding:
 
     def __init__(self, run: FinishedRun, settings: SamplingSettings) -> None:
         self.run_, self.settings = run, settings
-        rows = run.rows
-        self.rows = np.arange(rows)
-        self.status = np.full(rows, _ALIVE)
-        self.code = np.zeros(rows, dtype=np.uint8)
-        self.code_open = np.zeros(rows, dtype=bool)
-        self._adjust()
-        self._order()
+        key = _before_filters(settings)
+        if run.before_filters is None or run.before_filters[0] != key:
+            self.rows = np.arange(run.rows)
+            self._adjust()
+            self._order()
+            run.before_filters = key, {name: value for name, value in vars(self).items() if name not in _OF_ITS_OWN}
+        else:
+            vars(self).update(run.before_filters[1])
+        # What the stages write into.
+        self.low, self.high = self.full_low.copy(), self.full_high.copy()
+        self.status = np.full(run.rows, _ALIVE)
+        self.code = np.zeros(run.rows, dtype=np.uint8)
 
     # -- before temperature
 
@@ -356,7 +386,9 @@ class Deciding:
             weights = np.exp((self.sorted_values.astype(np.float64) - self.best[:, None]) / temperature)
         columns = np.arange(weights.shape[1])
         inside = columns < self.heads[:, None]
-        self.weights = np.where(inside, np.minimum(weights, 1.0), 0.0)
+        self.own = np.where(self.known, np.minimum(weights[self.rows, self.place], 1.0), 0.0)
+        head = weights[:, : max(1, int(self.heads.max()))]
+        self.weights = np.where(inside[:, : head.shape[1]], np.minimum(head, 1.0), 0.0)
         self.sums = np.concatenate((np.zeros((run.rows, 1)), np.cumsum(self.weights, axis=1)), axis=1)
         self._fill_bins(np.where(inside | ~self.known[:, None], 0.0, np.minimum(weights, 1.0)), inside, temperature)
 
@@ -410,7 +442,7 @@ class Deciding:
             self.members = self.members + np.bincount(flat, minlength=size).reshape(self.low.shape)
             chosen = columns == self.place[rows]
             self.bin[rows[chosen]] = bins[chosen]
-        self.own = np.take_along_axis(np.where(inside, self.weights, weights), self.place[:, None], axis=1)[:, 0]
+        self.full_low, self.full_high = self.low, self.high  # before any filter
 
     # -- the filters
 
@@ -418,7 +450,8 @@ class Deciding:
         run, s = self.run_, self.settings
         self.sure, self.most_alive = self.heads.copy(), self.heads.copy()
         self.total = run.vocab - self.banned_count
-        self.untouched, self.kept = True, None  # kept: which of the head typical-p left
+        self.untouched = True
+        self.most_sums = self.stays = None  # once typical-p has cut in the midst: sums of who may live; who surely does
         self.before_low, self.before_high = self._before_chosen()
         self._use_own_figures()
         for name, gone in self.bans:
@@ -445,14 +478,17 @@ class Deciding:
 
     def _before_chosen(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of what stands before the chosen token in the order of the draw."""
-        at_head = np.take_along_axis(self.sums, np.minimum(self.place, self.heads)[:, None], axis=1)[:, 0]
+        at = np.minimum(self.place, self.heads)[:, None]
+        at_head = at_head_most = np.take_along_axis(self.sums, at, axis=1)[:, 0]
+        if self.most_sums is not None:
+            at_head_most = np.take_along_axis(self.most_sums, at, axis=1)[:, 0]
         low, high = np.cumsum(self.low[:, :-1], axis=1), np.cumsum(self.high[:, :-1], axis=1)
         mine = self.bin[:, None]
         low_before = np.take_along_axis(np.pad(low, ((0, 0), (1, 0))), mine, axis=1)[:, 0]
         high_through = np.take_along_axis(high, mine, axis=1)[:, 0] + self.high[:, -1]
         return (
             np.where(self.in_head, at_head, at_head + low_before),
-            np.where(self.in_head, at_head, at_head + np.maximum(high_through - self.own, 0.0)),
+            np.where(self.in_head, at_head_most, at_head_most + np.maximum(high_through - self.own, 0.0)),
         )
 
     def _use_own_figures(self) -> None:
@@ -477,8 +513,12 @@ class Deciding:
 
     def _weight(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the weight of all that live, rounding included."""
-        low = np.take_along_axis(self.sums, self.sure[:, None], axis=1)[:, 0] + self.low.sum(axis=1)
-        high = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0] + self.high.sum(axis=1)
+        if self.most_sums is None:
+            low = np.take_along_axis(self.sums, self.sure[:, None], axis=1)[:, 0] + self.low.sum(axis=1)
+            high = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0] + self.high.sum(axis=1)
+        else:
+            low = self.sums[:, -1] + self.low.sum(axis=1)
+            high = self.most_sums[:, -1] + self.high.sum(axis=1)
         if self.untouched:
             return np.maximum(low * (1 - SUM_ERROR), self.whole_low), np.minimum(
                 high * (1 + SUM_ERROR), self.whole_high
@@ -586,11 +626,27 @@ class Deciding:
         self._cut(*self._unbounded())
 
     def _typical(self, mass: float) -> None:
-        """As sampling.py where all that live are known; else open: their distances hang on the whole entropy."""
+        """As sampling.py where all that live are known; else by bounds: the distances hang on the whole entropy."""
+        found = _Typical.none(self.run_.rows, self.weights.shape[1])
         exact = self._exact()
+        exact[exact] = self._typical_exactly(mass, np.flatnonzero(exact), found)
+        if not exact.all():
+            self._typical_by_bounds(mass, np.flatnonzero(~exact & self.known), found)
+        self._settle(found.alive, found.lost, "typical_p")
+        zero = np.zeros((self.run_.rows, 1))
+        self.weights = np.where(found.may, self.weights, 0.0)
+        self.sums = np.concatenate((zero, np.cumsum(np.where(found.stays, self.weights, 0.0), axis=1)), axis=1)
+        self.most_sums = np.concatenate((zero, np.cumsum(self.weights, axis=1)), axis=1)
+        self.stays = found.stays
+        self.before_low, self.before_high = self._before_chosen()
+        self.sure = np.where(exact, self.sure, 0)
+        self._cut(found.weight_low, np.full(self.run_.rows, np.inf))
+
+    def _typical_exactly(self, mass: float, at: np.ndarray, found: _Typical) -> np.ndarray:
+        """Rows of which all that live are known by name. Which of them are sure: not where rounding decides."""
         columns = np.arange(self.weights.shape[1])
-        living = (columns < self.sure[:, None]) & (self.weights > 0.0)
-        weights = np.where(living, self.weights, 0.0)
+        living = (columns < self.sure[at, None]) & (self.weights[at] > 0.0)
+        weights = np.where(living, self.weights[at], 0.0)
         total = weights.sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             surprise = np.where(living, np.log(total) - np.log(weights), 0.0)
@@ -605,18 +661,103 @@ class Deciding:
         with np.errstate(invalid="ignore"):
             near = ((np.abs(distance - border) < 2e-12) & (np.abs(distance - border + 1e-12) > 1e-15)).any(axis=1)
             near |= (np.abs(shares - (mass - BORDER)) < 1e-12).any(axis=1)
-        exact &= ~near
-        self.kept = np.where(exact[:, None], living & (distance <= border), living)
-        mine = self.in_head & self.kept[self.rows, self.place]
-        self._settle(exact & mine, exact & ~mine, "typical_p")
-        self.weights = np.where(exact[:, None], np.where(self.kept, self.weights, 0.0), self.weights)
-        self.sums = np.concatenate((np.zeros((self.run_.rows, 1)), np.cumsum(self.weights, axis=1)), axis=1)
-        at = np.take_along_axis(self.sums, np.minimum(self.place, self.heads)[:, None], axis=1)[:, 0]
-        self.before_low = np.where(exact, at, 0.0)
-        self.before_high = np.where(exact, at, np.inf)
-        self.sure = np.where(exact, self.sure, 0)
-        self.low[~exact] = 0.0
-        self._cut(*self._unbounded())
+        sure = at[~near]
+        stays = (living & (distance <= border))[~near]
+        found.stays[sure] = found.may[sure] = stays
+        mine = self.in_head[sure] & stays[np.arange(sure.size), np.minimum(self.place[sure], stays.shape[1] - 1)]
+        found.alive[sure], found.lost[sure] = mine, ~mine
+        return ~near
+
+    def _typical_by_bounds(self, mass: float, at: np.ndarray, found: _Typical) -> None:
+        """Rows of which some that live are only counted."""
+        run, a = self.run_, 1.0 / max(self.settings.temperature, 1e-30)
+        if not at.size:
+            return
+        width = int(self.heads[at].max())  # named tokens beneath the head stand for nothing here: their bins count them
+        used = np.flatnonzero(
+            (self.high[at] > 0).any(axis=0) | (np.arange(self.high.shape[1]) == self.high.shape[1] - 1)
+        )
+        part = np.ix_(at, used)
+        columns = np.arange(width)
+        weights = self.weights[at, :width]
+        with np.errstate(over="ignore", invalid="ignore"):
+            depth = a * (self.best[at, None] - self.sorted_values[at, :width].astype(np.float64))
+        last = depth[np.arange(at.size), self.heads[at] - 1]
+        depth = np.minimum(np.nan_to_num(depth, nan=_FAR, posinf=_FAR), last[:, None])
+        shift = (self.best - run.top)[at, None]
+        fell = self.members[part] > self.counts[part]
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = np.clip(a * (shift - np.where(fell, run.ends[part], self.highs[part])), -_FAR, _FAR)
+            far = np.clip(a * (shift - self.lows[part]), -_FAR, _FAR)
+        living, maybe = columns < self.sure[at, None], columns < self.most_alive[at, None]
+        items = Items(
+            np.concatenate((depth, near), axis=1),
+            np.concatenate((depth, far), axis=1),
+            np.concatenate((np.where(living, weights, 0.0), self.low[part]), axis=1),
+            np.concatenate((np.where(maybe, weights, 0.0), self.high[part]), axis=1),
+        )
+        mean_low, mean_high = self._own_means(at)
+        open_ = np.flatnonzero(~np.isfinite(mean_high))
+        if open_.size:
+            mean_low[open_], mean_high[open_] = self._mean_depths(items.rows(open_), at[open_], used)
+        total_low, total_high = (total[at] for total in self._weight())
+        goal_low, goal_high = (mass - BORDER) * total_low, (mass - BORDER) * total_high
+        nearest = Nearest(items, mean_low, mean_high)
+        keeps, ends = nearest.borders(goal_low, goal_high)
+        least, most = nearest.all_distances()
+        stays, may = most <= keeps[:, None], least < ends[:, None]
+        # The one that crosses the goal stays: of single tokens the own weight does not count.
+        row, column = np.nonzero((may & ~stays & (items.high > 0.0))[:, :width])
+        x, own = depth[row, column], items.high[row, column]
+        sure, gone = nearest.fate(x, own, row, goal_low, goal_high)
+        stays[row, column], may[row, column] = sure, ~gone
+        self.low[part] = np.where(stays[:, width:], self.low[part], 0.0)
+        self.low[at[self.loose[at]], -1] = 0.0
+        self.high[part] = np.where(may[:, width:], self.high[part], 0.0)
+        with np.errstate(divide="ignore"):
+            x = np.where(self.own[at] > 0, -np.log(self.own[at]), _FAR)
+        alive, lost = nearest.fate(x, self.own[at], np.arange(at.size), goal_low, goal_high)
+        found.stays[at, :width] = stays[:, :width] & living & (weights > 0.0)
+        found.may[at, :width] = may[:, :width] & maybe
+        found.alive[at], found.lost[at] = alive & (self.own[at] > 0), lost
+        found.weight_low[at] = np.minimum(goal_low * (1 - 1e-9), total_low)
+
+    def _own_means(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the mean depth where only typical-p differs from what a token was drawn with, by its own entropy;
+        0 and infinity elsewhere."""
+        run, s = self.run_, self.settings
+        low, high = np.zeros(run.rows), np.full(run.rows, np.inf)
+        base = self.best / max(s.temperature, 1e-30)
+        for own, numbers in run.rows_of.items():
+            if own.typical_p <= 1.0 - BORDER or own.greedy or replace(own, typical_p=s.typical_p, seed=s.seed) != s:
+                continue
+            rows = np.array(numbers)
+            rows = rows[np.abs(run.own_last[rows] - base[rows]) < 700.0]  # also none that is NaN
+            entropy = np.log(run.own_choices[rows])
+            mean = entropy - (run.own_last[rows] - base[rows])
+            error = 8e-6 * (1.0 + entropy)
+            low[rows], high[rows] = np.maximum(mean - error, 0.0), mean + error
+        return low[at], high[at]
+
+    def _mean_depths(self, items: Items, at: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the mean depth of what lives, from its parts. used: the bins among the items, which come last."""
+        part, bins = np.ix_(at, used), slice(items.near.shape[1] - used.size, None)
+        near, far, count, whole = items.near[:, bins], items.far[:, bins], self.members[part], self.full_high[part]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # A bin's mean depth is at most that of equal parts, and at least that of parts at both ends (-x ln x is
+            # concave). Filters cut a bin's deepest, so the first holds for what is left of it, too.
+            equal = np.log(count / self.full_low[part])
+            low_end, high_end = np.exp(-far), np.exp(-near)
+            nearer = np.clip((whole - count * low_end) / np.maximum(high_end - low_end, 1e-300), 0.0, count)
+            ends = nearer * high_end * near + np.where(low_end > 0, (count - nearer) * low_end * far, 0.0)
+            ends = np.where(whole > 0, ends / whole, near)
+        uncut = (
+            (items.low[:, bins] == self.full_low[part]) & (items.high[:, bins] == whole) & (self.missing[at, None] == 0)
+        )
+        least, most = items.near.copy(), items.far.copy()
+        least[:, bins] = np.where(uncut & np.isfinite(ends), np.clip(ends * (1 - 1e-9) - 1e-9, near, far), near)
+        most[:, bins] = np.maximum(np.where(np.isfinite(equal), np.clip(equal + 1e-9, near, far), far), least[:, bins])
+        return mean_bounds(items, least, most)
 
     # -- the draw
 
@@ -640,6 +781,8 @@ class Deciding:
         stands = self.known & falls_here & (self.status == _ALIVE)
         elsewhere = self.known & (falls_beside | (self.status == _GONE))
         fates = np.where(stands, STANDS, np.where(elsewhere, ELSEWHERE, OPEN))
+        if self.most_sums is not None:
+            return self._answer(fates, *self._choices(low, high), self._named_by_bounds(elsewhere, goal_low, goal_high))
         # Who stands there instead: the first of the head whose sum goes beyond the draw, by both bounds.
         under = (self.sums[:, 1:] <= goal_low[:, None]).sum(axis=1)
         over = (self.sums[:, 1:] <= (goal_high * nudge)[:, None]).sum(axis=1)
@@ -647,6 +790,18 @@ class Deciding:
         named = run.ids[self.rows, self.order[self.rows, np.minimum(under, run.ids.shape[1] - 1)]]
         others = np.where(sure & (named != run.chosen_id), named, -1)
         return self._answer(fates, *self._choices(low, high), others)
+
+    def _named_by_bounds(self, elsewhere: np.ndarray, goal_low: np.ndarray, goal_high: np.ndarray) -> np.ndarray:
+        """Who stands there instead, where typical-p has left gaps: who surely lives and where the draw surely falls."""
+        assert self.most_sums is not None
+        assert self.stays is not None
+        nudge = 1 + EXACT_ERROR
+        here = self.stays & (self.most_sums[:, :-1] * nudge <= goal_low[:, None])
+        here &= goal_high[:, None] * nudge < self.sums[:, 1:]
+        column = np.argmax(here, axis=1)
+        named = self.run_.ids[self.rows, self.order[self.rows, column]]
+        sure = elsewhere & here[self.rows, column] & (named != self.run_.chosen_id)
+        return np.where(sure, named, -1)
 
     def _choices(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of exp(entropy) of what is drawn from: ln W - (sum of x ln x) / W over all that live."""
