@@ -21,7 +21,7 @@ class RunChooser(Choice):
         super().__init__("", parent)
         self.setAccessibleName(self.tr("Shown run"))
         self.store = store
-        self._known: list[tuple[object, str]] = []
+        self._known: list[tuple[tuple[int, int], str]] = []
         self.setMaximumWidth(WIDEST)
         self.activated.connect(self._chosen)
         store.frame.connect(self.refresh)

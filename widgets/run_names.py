@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from PySide6.QtCore import QCoreApplication
 
 from engine.events import RunStart
 from widgets.format import count_text
 from widgets.lab.lane_words import changed_words
 from widgets.run_store import Run, RunStore
+
+MOST_GIVEN = 400  # tokens that are told of what was given
 
 
 def _tr(text: str) -> str:
@@ -59,6 +63,6 @@ def fork_words(run: Run, parent: Run | None) -> str:
 
 def given_text(run: Run) -> str:
     """The words that a person gave at its beginning, "" for none."""
-    given = [token for token in run.tokens[run.begins :] if token.forced]
+    given = list(takewhile(lambda token: token.forced, run.tokens[run.begins :][:MOST_GIVEN]))
     # Half a character has no text yet: its label is shown where there is nothing else.
     return "".join(token.text for token in given) or "".join(token.token_text for token in given)

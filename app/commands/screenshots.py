@@ -124,6 +124,8 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         wait(lambda: not window.replays.at_work, window)
         camera.files.append("tour.jsonl")
         window.banner.dismiss()
+        tell("Going on another way …")
+        fork_pages(window, camera)
         tell(f"Running a Chinese prompt: {CHINESE}")
         window.prompt_panel.restore(CHINESE, None, False)
         window.sampling_panel.restore(SETTINGS, 40, (), 0.0)
@@ -251,6 +253,48 @@ def experiment_pages(window: MainWindow, camera: Camera) -> None:
                 camera.shoot_widget(f"11-{page}-{mode}{name}", window)
     theme.set_mode("light")
     wait(lambda: not window.engine.busy, window)
+    laboratory.show_text()
+
+
+def fork_pages(window: MainWindow, camera: Camera) -> None:
+    """The run goes on another way at three words; the tree of that, and the futures of one word."""
+    from engine.settings import ForkWish
+    from widgets import theme
+
+    root, laboratory, store = window.store.current, window.laboratory, window.store
+    assert root is not None
+    middle = len(root.tokens) // 2
+    other = next((c.token_id for c in root.tokens[middle].candidates if not c.chosen), root.tokens[middle].token_id)
+    for wish in (
+        ForkWish(root.place(middle), forced=(other,)),
+        ForkWish(root.place(middle // 3), text=" like a snake that"),
+        ForkWish(root.place(middle + middle // 2), settings=replace(SETTINGS, temperature=1.3)),
+    ):
+        window.forks.fork(wish)
+        wait(lambda: not window.engine.busy, window)
+    store.select(middle)
+    window.text_view.write_here()
+    camera.shoot("12-write-here")
+    window.text_view.write_field.close_it()
+    store.show(root)
+    store.select(middle)
+    laboratory.show("futures")
+    futures = laboratory.page("futures")
+    futures.restore({"count": 64, "tokens": 12})
+    futures.ask()
+    wait(lambda: futures.found is not None and futures.found.whole and not window.engine.busy, window)
+    if len(futures.picture.boxes) > 1:
+        futures.picture.choose(futures.picture.boxes[1])
+    for mode in ("light", "dark"):
+        theme.set_mode(mode)
+        for name, size in SIZES.items():
+            laboratory.show_text()
+            window.resize(*size)
+            window.restore_layout()
+            for page in ("forks", "futures"):
+                laboratory.show(page)
+                camera.shoot_widget(f"12-{page}-{mode}{name}", window)
+    theme.set_mode("light")
     laboratory.show_text()
 
 

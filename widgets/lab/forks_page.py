@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QMenu, QSplitter, QToolButton, QVBoxLayout, QWidget
 
 from engine.settings import CompareWish, PruneWish, RenameWish
@@ -15,6 +15,23 @@ from widgets.run_store import RunStore
 from widgets.text_canvas import TextCanvas
 
 MOST_COMPARED = 8
+
+
+class _Text(TextCanvas):
+    """Lays nothing out while it is not seen."""
+
+    def refresh(self) -> None:
+        if self.isVisible():
+            super().refresh()
+
+    def _selection_changed(self) -> None:
+        if self.isVisible():
+            super()._selection_changed()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+        self._selection_changed()
 
 
 class ForksPage(QWidget):
@@ -49,7 +66,7 @@ class ForksPage(QWidget):
         self.tree.marks_changed.connect(self._show_state)
         self.tree.menu_asked.connect(self._show_menu)
 
-        self.canvas = TextCanvas(store)
+        self.canvas = _Text(store)
         below = Panel(self.tr("Text of the shown run"))
         below.show_focus_of(self.canvas)
         below.body.addWidget(self.canvas, 1)
