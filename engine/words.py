@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True, slots=True)
 class WordsQuestion:
     """Which tokens are these words, and what are these ids called?"""
