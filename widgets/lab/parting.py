@@ -31,9 +31,11 @@ class Parting:
 
 
 def same_model(one: Run, other: Run) -> bool:
-    """Whether token ids mean the same in both."""
+    """Whether token ids mean the same in both, as far as the recordings tell."""
+    if one.tokens and other.tokens and one.tokens[0].vocab_size != other.tokens[0].vocab_size:
+        return False
     mine, theirs = one.facts, other.facts
-    return mine is theirs or None in (mine, theirs) or (mine.name, mine.vocab_size) == (theirs.name, theirs.vocab_size)  # type: ignore[union-attr]
+    return mine is None or theirs is None or (mine.name, mine.vocab_size) == (theirs.name, theirs.vocab_size)
 
 
 def same_word(one: TokenEvent, other: TokenEvent, by_id: bool) -> bool:
@@ -48,7 +50,7 @@ def why_parted(run: Run, reference: Run, mine: TokenEvent, theirs: TokenEvent) -
     """
     if not same_model(run, reference):
         return MODEL
-    if None not in (run.facts, reference.facts) and run.facts.precision != reference.facts.precision:  # type: ignore[union-attr]
+    if run.facts is not None and reference.facts is not None and run.facts.precision != reference.facts.precision:
         return PRECISION
     if run.start.prompt_tokens != reference.start.prompt_tokens:
         return PROMPT

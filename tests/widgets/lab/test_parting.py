@@ -135,6 +135,16 @@ def test_runs_of_two_models_or_precisions_say_so_first():
         assert watch.parting.why == why
 
 
+def test_recordings_that_name_no_model_are_told_apart_by_their_vocabularies():
+    store = store_with(lane_events(0, CONTROL, SAME_U))
+    larger = store_with([replace(e, vocab_size=99) if hasattr(e, "u") else e for e in lane_events(0, HOTTER, SAME_U)])
+    one, other = store.run((1, 0)), larger.run((1, 0))
+    one.facts = other.facts = None
+    watch = LaneWatch(other, one)
+    watch.take_in()
+    assert watch.parting.why == MODEL
+
+
 def test_words_of_two_models_are_compared_by_their_text():
     store = store_with(lane_events(0, CONTROL, SAME_U))
     events = [
