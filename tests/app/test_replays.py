@@ -218,6 +218,44 @@ def test_undo_is_kept_in_the_file_too(make_window, until, first):
     assert not window.forks.undo_action.isEnabled()  # other runs: nothing to undo in them
 
 
+def active(window, qtbot):
+    """Keys of acts reach only the active window."""
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+
+
+def test_undo_in_a_note_that_is_written_is_the_fields_own(make_window, first, qtbot):
+    window = make_window()
+    active(window, qtbot)
+    window.replays.open_file(first)
+    window.timeline.marks.put("bookmark", 2, "")
+    window.timeline.marks.write_note()
+    field = window.timeline.notes_bar.note
+    qtbot.keyClicks(field, "a note")
+    qtbot.keyClick(field, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert field.text() != "a note"
+    assert len(window.store.current.bookmarks) == 1
+    qtbot.keyClick(field, Qt.Key.Key_Escape)
+    qtbot.keyClick(window.timeline.bars, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert window.store.current.bookmarks == []
+
+
+def test_keys_of_playback_take_nothing_from_a_field(make_window, first, qtbot):
+    window = make_window()
+    active(window, qtbot)
+    window.replays.open_file(first)
+    edit = window.prompt_panel.edit
+    edit.setFocus()
+    edit.selectAll()
+    qtbot.keyClicks(edit, "a b")
+    assert edit.toPlainText() == "a b"
+    assert not window.store.playing
+    qtbot.keyClick(edit, Qt.Key.Key_F8)
+    assert window.store.playing
+    qtbot.keyClick(window.text_view.canvas, Qt.Key.Key_Space)
+    assert not window.store.playing
+
+
 def test_a_run_that_was_written_here_takes_marks_into_its_recording(loaded, click, until, tmp_path):
     window = loaded(visit=str(tmp_path))
     click(window.sampling_panel.controls.run_button)
