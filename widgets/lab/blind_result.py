@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtWidgets import (
+    QFrame,
     QHBoxLayout,
     QHeaderView,
     QPlainTextEdit,
     QPushButton,
+    QScrollArea,
     QSplitter,
     QTreeWidget,
     QTreeWidgetItem,
@@ -54,6 +56,16 @@ def verdict(test: BlindTest, pair: Pair) -> str:
                 p=p_text(pair.p)
             )
     return words
+
+
+def verdicts(test: BlindTest) -> list[str]:
+    """All pairs: those with a preference first, then by their votes; pairs without a vote are counted."""
+    pairs = sorted(test.pairs(), key=lambda pair: (pair.preferred is None, pair.p, -pair.votes))
+    silent = [pair for pair in pairs if not pair.votes]
+    if len(silent) <= 1:
+        return [verdict(test, pair) for pair in pairs]
+    told = [verdict(test, pair) for pair in pairs if pair.votes]
+    return [*told, tr("Between {count} pairs no vote chose.").format(count=count_text(len(silent)))]
 
 
 def notes(test: BlindTest) -> list[str]:
@@ -119,9 +131,21 @@ class BlindResult(QWidget):
             button.clicked.connect(signal)
             row.addWidget(button)
         row.addStretch(1)
+        inside = QWidget()
+        inside.setProperty("plain", True)
+        inner = QVBoxLayout(inside)
+        inner.setContentsMargins(0, 0, 4, 0)
+        inner.setSpacing(8)
         for part in (self.words, self.votes, self.notes):
-            self.panel.body.addWidget(part)
-        self.panel.body.addStretch(1)
+            inner.addWidget(part)
+        inner.addStretch(1)
+        area = QScrollArea()
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(inside)
+        self.panel.body.addWidget(area, 1)
         self.panel.body.addLayout(row)
         self.rounds_panel = Panel(self.tr("Rounds"))
         self.rounds = self._table([self.tr("round"), self.tr("shown"), self.tr("preferred"), self.tr("seed")])
@@ -155,7 +179,7 @@ class BlindResult(QWidget):
     def show_test(self, test: BlindTest) -> None:
         self._test = test
         self.panel.set_remark(test.model)
-        self.words.setText("\n".join(verdict(test, pair) for pair in test.pairs()))
+        self.words.setText("\n".join(verdicts(test)))
         self.notes.setText("\n".join(notes(test)))
         self.votes.clear()
         for setting, settings in enumerate(test.settings):

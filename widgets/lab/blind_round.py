@@ -12,6 +12,7 @@ from widgets.format import count_text
 from widgets.panel import Panel
 from widgets.small import SmallText
 
+SPELLED = 3  # texts, up to which buttons have room for words
 READING = 2  # pixels above the base size
 TICK_MS, CHARACTERS = 50, 4  # of the equal pace: 80 characters a second for every text
 
@@ -109,7 +110,10 @@ class BlindRoundView(QWidget):
 
     def _show_buttons(self, test: BlindTest) -> None:
         for place, button in enumerate(self._buttons):
-            button.setText(self.tr("{number} is better").format(number=place + 1) + f" ({place + 1})")
+            words = self.tr("{number} is better").format(number=place + 1) + f" ({place + 1})"
+            button.setText(words if len(self._buttons) <= SPELLED else str(place + 1))
+            button.setToolTip(words)
+            button.setAccessibleName(words)
             button.setVisible(self._open)
         self.none.setVisible(self._open)
         self.next.setVisible(self._told)
