@@ -15,7 +15,7 @@ from engine.errors import CannotLoad
 from engine.events import KernelFigure
 from engine.forward import general_path
 from engine.kernel_choice import BATCH_ROWS, Choice, choose
-from engine.kernels import KERNELS, Product, offered, pack, stream_dtype
+from engine.kernels import KERNELS, LEAN_ONLY, Product, offered, pack, stream_dtype
 from engine.large_pages import allocated, enlarge
 from engine.readings import forget_pages, mapped_ranges, weights_apart
 
@@ -57,15 +57,16 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
     if asked == "transformers":
         reason = reason or "transformers' own forward was asked for"
         return DecodePath(None, f"general: {general_path(model)}, since {reason}", asked, KERNELS[asked].words, 0, 0)
+    if asked in LEAN_ONLY and reason:
+        raise CannotLoad(
+            "The kernel {kernel} is offered for the lean path only, and {reason}.",
+            "Choose another kernel, or leave the choice open.",
+            kernel=asked,
+            reason=reason,
+        )
     compiled = asked == "compiled"
     if compiled:
         asked = "plain"
-        if reason:
-            raise CannotLoad(
-                "torch.compile is offered for the lean path only, and {reason}.",
-                "Choose another kernel, or leave the choice open.",
-                reason=reason,
-            )
     linears = [] if is_apart(model) else packable(model)
     if asked not in (None, "plain") and not linears:
         raise CannotLoad(
@@ -88,13 +89,11 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
             seconds = compile_step(weights, tell, cancelled)
             choice = replace(choice, kernel="compiled")
             words = f"{KERNELS['compiled'].words}; compiled in {seconds:.0f} s"
-        packed, sentence = weights.packed_bytes, lean.SENTENCE
+        packed, read, sentence = weights.packed_bytes, weights.read_bytes, lean.SENTENCE
     else:
         weights, sentence = None, f"general: {general_path(model)}, since {reason}"
-        packed = pack_in_place(linears, choice, tell) if choice.kernel != "plain" else 0
-    replaced = bytes_of(linears) if packed else 0
-    each = KERNELS[choice.kernel].weight_bytes
-    read = int(sum(m.weight.numel() for m in linears) * each) if packed and each else replaced
+        packed, read = pack_in_place(linears, choice, tell) if choice.kernel != "plain" else (0, 0)
+    replaced, read = (bytes_of(linears), read) if packed else (0, 0)
     return DecodePath(weights, sentence, choice.kernel, words, packed, replaced, read, choice.threads, _figures(choice))
 
 
@@ -175,21 +174,23 @@ def _trial_of(linears: list[torch.nn.Linear]) -> Callable[[str, str], Callable[[
     return trial
 
 
-def pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> int:
-    """Gives each linear layer of transformers' model a packed product; its own weight stays. Returns bytes."""
-    packed, mapped, before = 0, mapped_ranges(), allocated()
+def pack_in_place(linears: list[torch.nn.Linear], choice: Choice, tell: Tell) -> tuple[int, int]:
+    """Gives each linear layer of transformers' model a packed product; its own weight stays. Returns bytes: of memory,
+    and of what a step reads."""
+    packed, read, mapped, before = 0, 0, mapped_ranges(), allocated()
     with torch.inference_mode():
         for number, module in enumerate(linears):
             tell(f"packing matrix {number + 1} of {len(linears)}")
             try:
                 product = pack(choice.kernel, [(module.weight, module.bias)])
-            except RuntimeError:
-                continue  # this one's numbers do not fit the kernel's type: it stays plain
-            packed += getattr(product, "nbytes", 0)
+            except RuntimeError:  # this one's numbers do not fit the kernel's type: it stays plain
+                read += bytes_of([module])
+                continue
+            packed, read = packed + product.nbytes, read + product.read_bytes
             module.forward = _PackedLinear(module, product, choice, mapped)  # pyright: ignore[reportAttributeAccessIssue]
             forget_pages(module.weight, mapped)
     enlarge(before, lambda done: tell(f"packing matrix {len(linears)} of {len(linears)}"))
-    return packed
+    return packed, read
 
 
 class _PackedLinear:

@@ -22,7 +22,7 @@ from typing import Any
 import platformdirs
 import torch
 
-from engine.kernels import KERNELS, multiplies, offered, torch_threads
+from engine.kernels import KERNELS, ONE_SCALE, multiplies, offered, torch_threads
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +105,8 @@ def choose(
         best = min((known[name] for name in exact), key=lambda found: found.score)
         kernel = best.kernel if best.score < plain.score * CLEARLY else "plain"
     wides = {"packed": known[kernel].wide_ms, "plain": plain.wide_ms, "float32": known["float32"].wide_ms}
+    if kernel in ONE_SCALE:
+        del wides["packed"]
     wide = min(wides, key=lambda way: wides[way])
     return Choice(kernel, "packed" if kernel == "plain" and wide == "plain" else wide, times)
 

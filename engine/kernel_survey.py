@@ -23,7 +23,7 @@ from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, WorkbenchError
 from engine.events import KernelProgress, KernelRow, KernelSurvey
 from engine.forward import Forward, GeneralForward
-from engine.kernels import KERNELS, offered
+from engine.kernels import KERNELS, LEAN_ONLY, offered
 from engine.lean import LeanForward
 from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.xray import kl_divergence, sample_text
@@ -60,7 +60,8 @@ def survey(session: Session, control: Control, tell: Callable[[KernelProgress], 
     names = offered(linears[0].weight.dtype)
     attention = model.config.get_text_config(decoder=True)._attn_implementation
     wanted = ["transformers", *(["transformers, eager attention"] if attention == "sdpa" else [])]
-    wanted += [name for name in names if not (reason and name == "plain")]  # there the first row is that
+    # Without the lean path the first row is the plain one.
+    wanted += [name for name in names if not (reason and name in ("plain", *LEAN_ONLY))]
     if not reason and not why_not_compiled():
         wanted.append("compiled")
     ids = session.tokenizer(sample_text("prose"), add_special_tokens=True)["input_ids"][: PROMPT_TOKENS + STEPS + 1]

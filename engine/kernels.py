@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -42,22 +42,36 @@ class Kernel:
 
     name: str  # as LoadPlan.kernel names it
     words: str
-    weight_bytes: float  # per number; 0: as loaded
     exact: bool
 
 
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        Kernel("transformers", "transformers' own forward, torch's plain products", 0, True),
-        Kernel("plain", "torch's plain products", 0, True),
-        Kernel("compiled", "torch's plain products, all else of a step by torch.compile", 0, True),
-        Kernel("onednn", "weights packed by oneDNN", 0, True),
-        Kernel("float16", "16-bit weights packed by fbgemm, sums in float32", 2, True),
-        Kernel("int8", "8-bit weights, one scale a row, activations in bfloat16", 1, False),
-        Kernel("int8-dynamic", "8-bit weights and 8-bit activations by fbgemm", 1, False),
+        Kernel("transformers", "transformers' own forward, torch's plain products", True),
+        Kernel("plain", "torch's plain products", True),
+        Kernel("compiled", "torch's plain products, all else of a step by torch.compile", True),
+        Kernel("onednn", "weights packed by oneDNN", True),
+        Kernel("float16", "16-bit weights packed by fbgemm, sums in float32", True),
+        Kernel("int8", "8-bit weights, one scale a row, activations in bfloat16", False),
+        Kernel("int8-dynamic", "8-bit weights and 8-bit activations by fbgemm", False),
+        Kernel(
+            "int8-smoothed",
+            "8-bit weights and activations, outliers moved into the weights; head and down projections in 16 bits",
+            False,
+        ),
     )
 }
+
+LEAN_ONLY = ("compiled", "int8-smoothed")  # those that need to know which layer is which
+ONE_SCALE = ("int8-dynamic", "int8-smoothed")  # one scale for the activations of all rows: less exact the more rows
+
+
+def part_of(kernel: str, part: str) -> str:
+    """The kernel that computes a part of the model ("qkv", "out", "gate_up", "down", "head")."""
+    if kernel != "int8-smoothed":
+        return kernel
+    return "float16" if part in ("down", "head") else "int8-dynamic"
 
 
 @cache
@@ -65,8 +79,8 @@ def offered(dtype: torch.dtype) -> tuple[str, ...]:
     """The kernels that this processor and this build of torch have for weights of this type, found by trying."""
     found = []
     for name in KERNELS:
-        if name in ("transformers", "compiled"):
-            continue  # their products are plain
+        if name in ("transformers", *LEAN_ONLY):
+            continue  # their products are plain, or those of others
         weight = torch.linspace(-1, 1, 64 * 64, dtype=torch.float32).view(64, 64).to(dtype)
         try:
             with torch.inference_mode():
@@ -75,6 +89,8 @@ def offered(dtype: torch.dtype) -> tuple[str, ...]:
         except (RuntimeError, NotImplementedError):
             continue
         found.append(name)
+    if {"float16", "int8-dynamic"} <= set(found):
+        found.append("int8-smoothed")
     return tuple(found)
 
 
@@ -92,14 +108,21 @@ def stream_dtype(kernel: str, dtype: torch.dtype) -> torch.dtype:
     return dtype if kernel in ("plain", "compiled", "onednn") else torch.float32
 
 
-Product = Callable[[Tensor], Tensor]  # [..., in] → [..., sum of out], in the stream's type
+class Product(Protocol):
+    """[..., in] → [..., sum of out], in the stream's type."""
+
+    nbytes: int  # of memory that packing holds
+    read_bytes: int  # of it that a step reads
+
+    def __call__(self, x: Tensor, /) -> Tensor: ...
 
 
 def pack(kernel: str, linears: Sequence[Linear]) -> Product:
     """One product for linear layers that read the same input; their outputs stand side by side.
 
-    "plain" copies nothing. The others hold a packed copy of the weights, and the originals can go. Raises RuntimeError
-    where this processor or build has no such kernel, or the weights do not fit its type.
+    "plain" copies nothing. The others hold a packed copy of the weights, and the originals can go: `nbytes` of memory,
+    `read_bytes` of them read by a step. Raises RuntimeError where this processor or build has no such kernel, or the
+    weights do not fit its type.
     """
     if kernel in ("plain", "compiled"):
         return _Plain(tuple(linears))
@@ -118,7 +141,7 @@ class _Plain:
     """torch's product for each, as the model has them."""
 
     def __init__(self, linears: tuple[Linear, ...]) -> None:
-        self.linears, self.nbytes = linears, 0
+        self.linears, self.nbytes, self.read_bytes = linears, 0, 0
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(self.linears) == 1:
@@ -134,6 +157,7 @@ class _OneDnn:
             raise RuntimeError("packed float16 is not faster on any processor seen so far")
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)
         self.bias, self.nbytes = bias, weight.numel() * weight.element_size()
+        self.read_bytes = self.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
@@ -161,6 +185,7 @@ class _Float16:
         ]
         # fbgemm fills up to 512 numbers in one direction and 16 in the other; what it adds is never read.
         self.nbytes = -(-width // 512) * 512 * -(-rows // 16) * 16 * 2
+        self.read_bytes = 2 * weight.numel()
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(self.packed) == 1:
@@ -183,7 +208,7 @@ class _Int8:
         self.weight = (wide / scale).round_().to(torch.int8)
         self.scale = scale.squeeze(1).to(torch.bfloat16)
         self.bias = None if bias is None else bias.float()
-        self.nbytes = weight.numel() + 2 * len(scale)
+        self.nbytes = self.read_bytes = weight.numel() + 2 * len(scale)
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1]).to(torch.bfloat16)
@@ -208,7 +233,7 @@ class _Int8Dynamic:
             zeros = torch.zeros(len(scale), dtype=torch.long)
             quantised = torch.quantize_per_channel(wide, scale, zeros, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, None if bias is None else bias.float())
-        self.nbytes = weight.numel() + 8 * len(scale)
+        self.nbytes = self.read_bytes = weight.numel() + 8 * len(scale)
         # Without VNNI two products are added in 16 bits, and 8-bit activations could overflow them: 7 bits then.
         self.reduce_range = not torch.cpu._is_vnni_supported()
 

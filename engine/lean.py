@@ -8,6 +8,7 @@ The mathematics is that of transformers' modelling files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,12 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  the field's name for it
 
 from engine.errors import Cancelled
-from engine.kernels import Linear, Product, pack, stream_dtype, torch_threads
+from engine.kernels import Linear, Product, pack, part_of, stream_dtype, torch_threads
 from engine.large_pages import allocated, enlarge
 from engine.lean_step import Step, scripted_step
+from engine.pace import Pace
 from engine.readings import forget_pages, mapped_ranges
+from engine.smoothing import largest_inputs, smoothed
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 SENTENCE = "lean: our forward of the Llama family, with a cache that is allocated ahead"
@@ -84,19 +87,28 @@ class Layer:
     down: Product
 
     @classmethod
-    def of(cls, layer: Any, kernel: str, dtype: torch.dtype, widen: bool = False) -> Layer:
-        """dtype: of the activations between the products. widen: the weights in float32, for one use."""
+    def of(
+        cls, layer: Any, kernel: str, dtype: torch.dtype, widen: bool = False,
+        inputs: tuple[Tensor, Tensor] | None = None,
+    ) -> Layer:  # fmt: skip
+        """dtype: of the activations between the products. widen: the weights in float32, for one use. inputs: how large
+        the channels before query-key-value and gate-up become, where that is to be evened out."""
         attention, parts = layer.self_attn, groups(layer)
+        norm, mlp_norm = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
         if widen:
             parts = [[(w.float(), None if b is None else b.float()) for w, b in group] for group in parts]
-        qkv, out, gate_up, down = (pack(kernel, group) for group in parts)
+        if inputs is not None:
+            norm, parts[0] = smoothed(norm, parts[0], inputs[0])
+            mlp_norm, parts[2] = smoothed(mlp_norm, parts[2], inputs[1])
+        names = ("qkv", "out", "gate_up", "down")
+        qkv, out, gate_up, down = (pack(part_of(kernel, name), group) for name, group in zip(names, parts, strict=True))
         return cls(
-            norm=layer.input_layernorm.weight.to(dtype),
+            norm=norm.to(dtype),
             qkv=qkv,
             q_norm=attention.q_norm.weight.to(dtype) if hasattr(attention, "q_norm") else None,
             k_norm=attention.k_norm.weight.to(dtype) if hasattr(attention, "k_norm") else None,
             out=out,
-            mlp_norm=layer.post_attention_layernorm.weight.to(dtype),
+            mlp_norm=mlp_norm.to(dtype),
             gate_up=gate_up,
             down=down,
         )
@@ -121,12 +133,33 @@ class LeanWeights:
     step: Step | None = None  # one token through all layers in one call; None: layer by layer
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     mapped: list[tuple[int, int]] = field(default_factory=list)  # where the weight files are in memory
+    paces: dict[bool, Pace] = field(default_factory=dict)  # by whether several lanes are computed
 
     @property
     def packed_bytes(self) -> int:
         """Memory of the packed copies; 0 where the model's own weights are used."""
-        products = [product for layer in self.layers for product in (layer.qkv, layer.out, layer.gate_up, layer.down)]
-        return sum(getattr(product, "nbytes", 0) for product in (*products, self.head))
+        return sum(product.nbytes for product in self._products())
+
+    @property
+    def read_bytes(self) -> int:
+        """Of the packed copies in a step, without what only fills up."""
+        return sum(product.read_bytes for product in self._products())
+
+    def _products(self) -> list[Any]:
+        of_layers = [each for layer in self.layers for each in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+        return [*of_layers, self.head]
+
+    def pace(self, rows: int) -> AbstractContextManager[None]:
+        """Around a step of so many rows: as many threads as were measured, or as are found to be faster since.
+
+        A kernel whose sums depend on the number of threads keeps it, so that the same seed writes the same text.
+        """
+        several = rows > 1
+        if self.step is None:
+            return torch_threads(self.threads[several])
+        if several not in self.paces:
+            self.paces[several] = Pace(self.threads[several])
+        return self.paces[several].step(rows)
 
     def wide_layers(self) -> Iterator[Layer]:
         """The layers for many rows, one after another; the file's pages that a layer touched are let go after it."""
@@ -150,13 +183,14 @@ def pack_model(
     dtype = stream_dtype(kernel, embedding.dtype)
     mapped, before = ([], []) if kernel == "plain" else (mapped_ranges(), allocated())
     layers, count = [], len(model.model.layers)
+    inputs = largest_inputs(model, mapped, lambda: tell(0, count)) if kernel == "int8-smoothed" else None
     with torch.inference_mode():
         for number, layer in enumerate(model.model.layers):
             tell(number, count)
-            layers.append(Layer.of(layer, kernel, dtype))
+            layers.append(Layer.of(layer, kernel, dtype, inputs=inputs[number] if inputs else None))
             for parameter in layer.parameters():
                 forget_pages(parameter, mapped)
-        packed_head = pack(kernel, [_linear(head)])
+        packed_head = pack(part_of(kernel, "head"), [_linear(head)])
         forget_pages(head.weight, mapped)
         if kernel != "plain":
             enlarge(before, lambda done: tell(count - 1, count))
@@ -178,7 +212,8 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
         packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
         norm = model.model.norm.weight.to(dtype)
         step = scripted_step(packed)
-        weights = LeanWeights(model, kernel, packed, lambda x: x, norm, dtype, wide, step=step)
+        no_head: Any = lambda x: x  # noqa: E731
+        weights = LeanWeights(model, kernel, packed, no_head, norm, dtype, wide, step=step)
 
         def run(rows: int) -> object:
             forward = LeanForward(weights, 1)
@@ -254,7 +289,7 @@ class LeanForward:
 
     def step(self, ids: list[int]) -> np.ndarray:
         """Decode: one token for each lane. Returns float32 [lanes, vocab]."""
-        with torch.inference_mode(), torch_threads(self.weights.threads[len(ids) > 1]):
+        with torch.inference_mode(), self.weights.pace(len(ids)):
             return self._run(torch.tensor(ids, device=self.device).unsqueeze(1)).numpy()
 
     def share(self, lanes: int) -> None:

@@ -40,12 +40,13 @@ def calm_threads() -> None:
     """Lets threads live side by side: torch's sleep soon instead of spinning, Python's take turns often. To be called
     before torch is imported.
 
-    With another busy process on the machine, decode on two threads was measured at 0.8 tokens/s spinning and 14
-    sleeping. Sleeping at once costs a wake-up at each product (9.4 ms for what takes 5.8), so that where the library
-    knows it (libgomp), they spin for some microseconds first.
+    Threads that spin for ever take the cores from all others; those that sleep at once must be woken at each of a
+    step's hundred products (8 lanes: 33 ms for what takes 24). Where the library knows it (libgomp), they spin for
+    some milliseconds, as long as a step, and then sleep. Shorter spinning is worst: with another busy process on the
+    machine a step takes 100 ms at a few hundred microseconds, and 30 at none or at milliseconds.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "300000")
     # A decode step asks for Python's lock again after each of some fifty NumPy and torch calls, and a window that
     # paints holds it: sampling took 6.1 ms of a step beside the window, and takes 4 with short turns (alone 1.3).
     sys.setswitchinterval(SWITCH_S)

@@ -1,0 +1,47 @@
+"""What was allocated is found and may lie in large pages; its numbers stay."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from engine.errors import Cancelled
+from engine.large_pages import allocated, enlarge, newly
+from engine.readings import weights_apart
+
+
+def test_what_is_new_is_what_was_not_there_before():
+    before = [(10, 20), (30, 40), (90, 95)]
+    assert newly(before, [(10, 20), (30, 40)]) == []
+    assert newly(before, [(5, 50), (60, 70)]) == [(5, 10), (20, 30), (40, 50), (60, 70)]
+    assert newly(before, [(15, 35)]) == [(20, 30)]
+    assert newly([], [(1, 2)]) == [(1, 2)]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells where memory lies")
+def test_a_tensor_s_numbers_stay_as_they_are_and_a_stop_is_heard():
+    with weights_apart():
+        before = allocated()
+        tensor = torch.arange(4 << 20, dtype=torch.int32)  # 16 MB
+        expected = tensor.clone()
+        told: list[int] = []
+        done = enlarge(before, told.append)
+        assert (tensor == expected).all()
+        assert told
+        assert done == told[-1]
+        begin = tensor.data_ptr()
+        assert any(first <= begin < last for first, last in newly(before, allocated()))
+
+        def stop(done: int) -> None:
+            raise Cancelled
+
+        with pytest.raises(Cancelled):
+            enlarge(before, stop)
+        assert (tensor == expected).all()
+
+
+def test_where_no_system_tells_nothing_happens(monkeypatch):
+    monkeypatch.setattr("engine.large_pages.c_library", lambda name: None)
+    assert enlarge([]) == 0
