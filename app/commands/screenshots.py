@@ -126,6 +126,8 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         window.banner.dismiss()
         tell("Going on another way …")
         fork_pages(window, camera)
+        tell("Writing three lanes …")
+        lane_pages(window, camera)
         tell(f"Running a Chinese prompt: {CHINESE}")
         window.prompt_panel.restore(CHINESE, None, False)
         window.sampling_panel.restore(SETTINGS, 40, (), 0.0)
@@ -295,6 +297,40 @@ def fork_pages(window: MainWindow, camera: Camera) -> None:
                 laboratory.show(page)
                 camera.shoot_widget(f"12-{page}-{mode}{name}", window)
     theme.set_mode("light")
+    laboratory.show_text()
+
+
+def lane_pages(window: MainWindow, camera: Camera) -> None:
+    """Three lanes side by side, at the first word where two part; the small window of one of them."""
+    from widgets import theme
+    from widgets.lab.lane_set import Lane, LaneSet
+
+    laboratory = window.laboratory
+    laboratory.show("lanes")
+    page = laboratory.page("lanes")
+    kinds = (
+        ("control", SETTINGS),
+        ("hotter", replace(SETTINGS, temperature=1.4)),
+        ("greedy", replace(SETTINGS, temperature=0.0)),
+    )
+    lanes = tuple(Lane(key, settings, name) for key, (name, settings) in enumerate(kinds))
+    page.restore(LaneSet(lanes, 0, max_new_tokens=48))
+    camera.shoot_widget("13-lanes-empty", window)
+    page.run_page(one_token=False)
+    wait(lambda: not window.engine.busy and window.store.current.end is not None, window)
+    page.look()
+    page.table.view.picked.emit(page.table.view.rows.rows[0].step if page.table.view.rows.rows else 0, 1)
+    for mode in ("light", "dark"):
+        theme.set_mode(mode)
+        for name, size in SIZES.items():
+            laboratory.show_text()
+            window.resize(*size)
+            window.restore_layout()
+            laboratory.show("lanes")
+            camera.shoot_widget(f"13-lanes-{mode}{name}", window)
+    theme.set_mode("light")
+    page.edit(1)
+    camera.shoot_widget("13-lanes-edit", page.editor)
     laboratory.show_text()
 
 
