@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-KINDS = ("F16", "Q8_0")
+KINDS = ("BF16", "F16", "Q8_0")
 
 
 def main() -> None:

@@ -145,12 +145,12 @@ def test_outliers_go_from_the_activations_into_the_weights_and_the_product_stays
     for (before, _), (after, _) in zip(group, scaled, strict=True):
         assert torch.allclose((norm * even) @ after.T, (norm * plain) @ before.float().T, rtol=1e-3, atol=1e-3)
     exact = GeneralForward(Session(copy.deepcopy(model).float(), None, None, None, None))  # type: ignore[arg-type]
-    exact.read(IDS := [1, 2, 3])
+    exact.read([1, 2, 3])
     logits = exact.step([7])[0]
     off = {}
     for kernel in ("int8-dynamic", "int8-smoothed"):
         forward = LeanForward(pack_model(model, kernel, "plain"), 8)
-        forward.read(IDS)
+        forward.read([1, 2, 3])
         off[kernel] = divergence(logits, forward.step([7])[0])
     assert off["int8-smoothed"] < off["int8-dynamic"] / 2
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -34,7 +36,7 @@ def test_what_does_not_help_is_tried_less_and_less_often():
     pace = Pace(4)
     taken = steps(pace, 4000, {4: 1.0, 2: 0.99})  # hardly faster is not faster
     tried = [at for at, threads in enumerate(taken) if threads == 2][::TRIED]
-    gaps = [later - earlier for earlier, later in zip(tried, tried[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
     assert gaps == sorted(gaps)
     assert gaps[-1] == LONGEST_WAIT + TRIED
     assert pace.threads == 4

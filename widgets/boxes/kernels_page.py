@@ -308,6 +308,7 @@ class KernelTable(QTreeWidget):
             "float16": self.tr("float16, packed"),
             "int8": self.tr("8-bit weights"),
             "int8-dynamic": self.tr("8-bit throughout"),
+            "int8-smoothed": self.tr("8-bit, smoothed"),
         }.get(name, name)
 
     def _figures(self, row: KernelRow, base: KernelRow) -> tuple[str, str, str]:
