@@ -61,6 +61,12 @@ class Replays(QObject):
             worker.ended.connect(self._ended)
             worker.not_kept.connect(self._not_kept)
         self.bar.cancel_requested.connect(self.cancel)
+        window.store.opened.connect(self.forget)
+
+    @Slot()
+    def forget(self) -> None:
+        """Other runs, perhaps under the same numbers, took the place of those that were there."""
+        self.requests, self._headers, self._recorders, self._origins, self._unknown = {}, {}, {}, {}, {}
 
     def open_what_waits(self) -> None:
         """The engine is free: opens the replay that a run stood in the way of."""
@@ -267,7 +273,6 @@ class Replays(QObject):
         else:
             store.take_runs(recorded)
             self.window.busy_changed(self.window.engine.busy)  # a load may go on
-            self.requests, self._headers, self._recorders, self._origins, self._unknown = {}, {}, {}, {}, {}
         for file in files:
             self._take_file(file)
             self.recents.remember(file.replay.path)

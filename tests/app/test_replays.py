@@ -281,6 +281,16 @@ def test_marks_of_a_file_that_cannot_be_written_stay_and_are_saved_elsewhere(mak
     until(lambda: len(marks_in(tmp_path / "copy.jsonl")) == 2)
 
 
+def test_marks_of_runs_that_came_another_way_go_into_no_file_of_others(make_window, first, tmp_path):
+    window = make_window()
+    window.replays.open_file(first)
+    before = first.read_bytes()
+    window.store.take_replay(read_replay(first).events)  # as a sweep's cell is shown, under the same numbers
+    window.timeline.marks.put("bookmark", 1, "")
+    window.close()
+    assert first.read_bytes() == before
+
+
 def test_marks_that_wait_are_written_before_the_window_is_gone(make_window, first):
     window = make_window()
     window.replays.open_file(first)
