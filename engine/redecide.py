@@ -29,6 +29,7 @@ from engine.tail import bin_edges, bins_of
 
 # sampling.py sums a whole vocabulary in float32: its sum may differ from the exact one by less than this share.
 SUM_ERROR = 4e-6
+FEW_SETTINGS = 4  # with more of them in a run, their own figures are not worth their time
 EXACT_ERROR = 1e-12  # of sums over few, in float64
 _CODES = {name: 1 + place for place, name in enumerate(FILTERS)}
 _ALIVE, _GONE, _UNSURE = 0, 1, 2
@@ -53,7 +54,7 @@ class FinishedRun:
         self.vocab = np.array([token.vocab_size for token in self.tokens], dtype=np.int64)
         self._ordered: tuple[tuple[object, ...], np.ndarray, np.ndarray] | None = None
         self._banned: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        self._constrained: tuple[tuple[object, ...], _Constraints] | None = None
+        self._constrained: dict[tuple[object, ...], _Constraints] = {}
         # What stands before the filters, by Deciding: the newest, since most often it is a filter that moves.
         self.before_filters: tuple[tuple[object, ...], dict[str, Any]] | None = None
         self._read_history(start)
@@ -163,11 +164,26 @@ class FinishedRun:
         )
 
     def constraints(self, settings: SamplingSettings) -> _Constraints:
-        """What bias and bans do to the named tokens, and how many of no name they touch. The newest is kept."""
+        """What bias and bans do to the named tokens, and how many of no name they touch. The newest are kept."""
         key = settings.logit_bias, settings.banned, settings.banned_sequences
-        if self._constrained is None or self._constrained[0] != key:
-            self._constrained = key, self._find_constraints(settings)
-        return self._constrained[1]
+        if key not in self._constrained:
+            for old in list(self._constrained)[:-3]:
+                del self._constrained[old]
+            self._constrained[key] = self._find_constraints(settings)
+        return self._constrained[key]
+
+    def values(self, settings: SamplingSettings) -> np.ndarray:
+        """The named tokens' logits as they come to the temperature: float32 [rows, named], banned ones -inf."""
+        s, values = settings, self.raw
+        if _constrained(s):
+            values = values + self.constraints(s).bias
+        if s.repetition_penalty != 1.0 or s.presence_penalty != 0.0 or s.frequency_penalty != 0.0:
+            values = _penalised(values, self.seen, self.times, s)
+        if s.no_repeat_ngram_size:
+            values = np.where(self.banned(s.no_repeat_ngram_size)[0], np.float32(-np.inf), values)
+        if s.banned or s.banned_sequences:
+            values = np.where(self.constraints(s).banned, np.float32(-np.inf), values)
+        return values
 
     def _find_constraints(self, settings: SamplingSettings) -> _Constraints:
         bias, mask = np.zeros(self.ids.shape, dtype=np.float32), np.zeros(self.ids.shape, dtype=bool)
@@ -310,15 +326,13 @@ class Deciding:
         """Penalties and bans: `values` of the named, bins and what may rise or fall among the rest."""
         run, s = self.run_, self.settings
         penalised = s.repetition_penalty != 1.0 or s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
-        self.values, self.missing = run.raw, np.zeros(run.rows)  # missing: so many counted tokens may be elsewhere
+        self.missing = np.zeros(run.rows)  # so many counted tokens may be elsewhere
         touched, lift = np.zeros(run.rows, dtype=np.int64), 0.0
-        constrained = bool(s.logit_bias or s.banned or s.banned_sequences)
+        constrained = _constrained(s)
         if constrained:
             constraints = run.constraints(s)
             touched, lift = constraints.touched, constraints.lift
-            self.values = self.values + constraints.bias
-        if penalised:
-            self.values = _penalised(self.values, run.seen, run.times, s)
+        self.values = run.values(s)
         self.counts, self.lows, self.highs = run.counts, run.lows, run.highs
         least, most = run.masses - run.mass_error, run.masses + run.mass_error
         self.least, self.most = np.maximum(least, 0.0), most
@@ -335,8 +349,6 @@ class Deciding:
             self.banned_count = (
                 self.banned_count + constraints.banned.sum(axis=1) - both.sum(axis=1) + constraints.unnamed_banned
             )
-        for _, gone in self.bans:
-            self.values = np.where(gone, np.float32(-np.inf), self.values)
         if not penalised and not unnamed_repeats.any() and not touched.any():
             return
         self.counts, self.highs = self.counts.copy(), self.highs.copy()
@@ -497,7 +509,11 @@ class Deciding:
         self.whole_low, self.whole_high = np.zeros(run.rows), np.full(run.rows, np.inf)
         base = self.best / max(s.temperature, 1e-30)
         for own, numbers in run.rows_of.items():
-            if _before_filters(own) != _before_filters(s) or own.greedy:
+            if own.greedy or own.temperature != s.temperature:
+                continue
+            if _before_filters(own) != _before_filters(s):
+                if len(run.rows_of) <= FEW_SETTINGS:
+                    self._use_own_tails(own, np.array(numbers), base)
                 continue
             rows = np.array(numbers)
             rows = rows[self.known[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]  # also none that is NaN
@@ -510,6 +526,43 @@ class Deciding:
             rows, before, error = rows[deep], before[deep], SUM_ERROR * weight[deep]
             self.before_low[rows] = np.maximum(self.before_low[rows], before - error)
             self.before_high[rows] = np.minimum(self.before_high[rows], before + error)
+
+    def _use_own_tails(self, own: SamplingSettings, rows: np.ndarray, base: np.ndarray) -> None:
+        """Where bias, penalties or bans differ and the temperature does not: what the tokens of no name weigh together,
+        and before the chosen one, is what its own figures say less the named ones; but for those few that may move."""
+        run, s = self.run_, self.settings
+        if own.repetition_penalty < 1.0 or own.presence_penalty < 0.0 or own.frequency_penalty < 0.0:
+            return  # tokens of prompt and text may have been lifted by nobody knows how much
+        rows = rows[self.known[rows] & ~run.one_bin[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]
+        theirs, mine, ids = run.values(own)[rows], self.values[rows], run.ids[rows]
+        fine = np.isfinite(theirs).any(axis=1)
+        rows, theirs, mine, ids = rows[fine], theirs[fine], mine[fine], ids[fine]
+        best, temperature = self.best[rows, None], max(s.temperature, 1e-30)
+        with np.errstate(over="ignore", invalid="ignore"):
+            before, after = (np.exp((values.astype(np.float64) - best) / temperature) for values in (theirs, mine))
+            counted = np.where(run.counts[rows] > 0, run.highs[rows], -np.inf)
+            tops = np.exp((counted[:, :-1].max(axis=1) + run.top[rows] - best[:, 0]) / temperature)
+            seen = run.counts[rows, -1] * np.exp((counted[:, -1] + run.top[rows] - best[:, 0]) / temperature)
+            whole = np.exp(run.own_whole[rows] - base[rows])
+        seen = np.where(run.counts[rows, -1] > 0, seen, 0.0)
+        lost = seen + np.where(self.missing[rows] > 0, self.missing[rows] * tops, 0.0)
+        error = SUM_ERROR * whole
+        rest = whole - before.sum(axis=1) + after.sum(axis=1)
+        good = np.isfinite(rest)
+        self.whole_low[rows[good]] = (rest - lost - error)[good] * (1 - SUM_ERROR)
+        self.whole_high[rows[good]] = (rest + self.high[rows, -1] + error)[good] * (1 + SUM_ERROR)
+        if own.typical_p <= 1.0 - BORDER:
+            return
+        at = run.chosen[rows, None]
+        old, new, chosen = (np.take_along_axis(a, at, axis=1) for a in (theirs, mine, ids))
+        above = np.where((theirs > old) | ((theirs == old) & (ids < chosen)), before, 0.0).sum(axis=1)
+        above_now = np.where((mine > new) | ((mine == new) & (ids < chosen)), after, 0.0).sum(axis=1)
+        stood = run.own_low[rows] * np.exp(run.own_last[rows] - base[rows])
+        deep = ~self.in_head[rows] & np.isfinite(stood) & (old == new)[:, 0] & np.isfinite(new[:, 0])
+        rest = (stood - above + above_now)[deep]
+        rows, error = rows[deep], error[deep]
+        self.before_low[rows] = np.maximum(self.before_low[rows], rest - lost[deep] - error)
+        self.before_high[rows] = np.minimum(self.before_high[rows], rest + self.high[rows, -1] + error)
 
     def _weight(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the weight of all that live, rounding included."""
@@ -839,6 +892,10 @@ class Deciding:
             array("d", high.astype(np.float64).tobytes()),
             array("i", others.astype(np.int32).tobytes()),
         )
+
+
+def _constrained(settings: SamplingSettings) -> bool:
+    return bool(settings.logit_bias or settings.banned or settings.banned_sequences)
 
 
 def _before_filters(settings: SamplingSettings) -> tuple[object, ...]:
