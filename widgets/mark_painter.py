@@ -65,6 +65,7 @@ def paint_on_timeline(painter: QPainter, run: Run, count: int, pitch: float, sel
     look = theme.current()
     painter.setFont(theme.font(-3))
     metrics = QFontMetricsF(painter.font())
+    ends: dict[int, float] = {}  # where a bookmark's flag and number end
     steps = [step for what, step in run.marks if what == "bookmark" and step is not None]
     for number, mark in enumerate(run.bookmarks, 1):
         if mark.step is None or mark.step >= count:
@@ -72,17 +73,18 @@ def paint_on_timeline(painter: QPainter, run: Run, count: int, pitch: float, sel
         x = mark_x(mark.step, pitch)
         colour = look.accent if mark.step == selected else look.muted
         paint_flag(painter, x, 0.0, colour, row_height() - 3.0)
+        ends[mark.step] = x + FLAG_WIDTH + 3.0
         alone = all(not 0 < step - mark.step < APART / pitch for step in steps)
         if alone or mark.step == selected:
             text = count_text(number)
             box = QRectF(x + FLAG_WIDTH + 2.0, 0.0, metrics.horizontalAdvance(text) + 2, row_height() - 3.0)
             painter.setPen(theme.readable(colour, look.panel))
             painter.drawText(box, int(Qt.AlignmentFlag.AlignVCenter), text)
+            ends[mark.step] = box.right() + 2.0
     for mark in run.notes:
         if mark.step is not None and mark.step < count:
-            beside = FLAG_WIDTH + 10.0 if ("bookmark", mark.step) in run.marks else 0.0
             colour = look.accent if mark.step == selected else look.muted
-            paint_bubble(painter, mark_x(mark.step, pitch) + beside, 1.0, colour)
+            paint_bubble(painter, ends.get(mark.step, mark_x(mark.step, pitch)), 1.0, colour)
 
 
 def mark_x(step: int, pitch: float) -> float:
