@@ -157,13 +157,16 @@ class Worker(QObject):
             if self.session is None:
                 raise WorkbenchError("No model is loaded.", "Load one first.")
             from engine.loop import generate
+            from engine.replay_lines import line_of
 
             self.session.kept.on = self._keep_cache
+            # Before the clock of the run starts: what a fork began in may be long.
+            before = [(event, line_of(event)) for event in job.before if job.record_folder]
             for event in generate(self.session, job.request, job.control):
                 if isinstance(event, RunStart):
                     starts.append(event)
                     if self.recorder is None and job.record_folder:
-                        self._start_recording(job)
+                        self._start_recording(job, before)
                 elif isinstance(event, TokenEvent):
                     tokens.append(event)
                 elif isinstance(event, RunEnd):
@@ -264,7 +267,7 @@ class Worker(QObject):
 
         give_memory_back()
 
-    def _start_recording(self, job: RunJob) -> None:
+    def _start_recording(self, job: RunJob, before: list[tuple[Event, bytes]]) -> None:
         from engine.events import Loaded
         from engine.file_names import safe_name
         from engine.replay import ENDING, Recorder, header_of
@@ -277,8 +280,8 @@ class Worker(QObject):
         except OSError as error:
             log.warning("the folder for runs cannot be made: %s", error)  # the recorder says it to the person
         self.recorder = Recorder(folder / safe_name(job.request.prompt, ENDING), header_of(facts, job.request))
-        for event in job.before:
-            self.recorder.take(event)
+        for event, line in before:
+            self.recorder.take(event, line)
         self.recorder.take(Loaded(facts))
         self.recording.emit(self.recorder)
         if self.recorder.problem:

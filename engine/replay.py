@@ -107,8 +107,11 @@ class Recorder:
         with self._lock:
             self._open(self.path, replace)
 
-    def take(self, event: Event) -> None:
-        """Writes one event as a line. What a person says of a run is also taken after its end."""
+    def take(self, event: Event, line: bytes | None = None) -> None:
+        """Writes one event as a line. What a person says of a run is also taken after its end.
+
+        line: what `line_of` makes of it, where that is known already.
+        """
         with self._lock:
             if isinstance(event, Mark) and self._closed and self.problem is None:
                 self._annotate(event)
@@ -123,7 +126,7 @@ class Recorder:
                 return  # of this process, not of the run
             self._events.append(event)
             if self._file is not None:
-                self._write(line_of(event))
+                self._write(line or line_of(event))
 
     @property
     def kept(self) -> int:

@@ -152,13 +152,20 @@ def _sentence_box(flow: TextFlow, end: RunEnd, top: float) -> QRectF:
     return QFontMetricsF(theme.font()).boundingRect(room, int(Qt.TextFlag.TextWordWrap), _sentence(end))
 
 
-def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd) -> None:
-    """The chip below the text, and the sentence of an end that needs one."""
+def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd, remark: str = "") -> None:
+    """The chip below the text, and the sentence of an end that needs one. remark: muted words beside the chip."""
     look = theme.current()
     failed = end.reason == "error"
     middle = flow.lines * flow.line_height + 4.0 + flow.line_height / 2
     box = paint_chip(painter, 0.0, middle, end_word(end), look.warning if failed else look.muted, theme.font(-2))
     paint_stopped(painter, flow, end, box)
+    if remark and not end.stop_string:
+        font = theme.font(-2)
+        painter.setFont(font)
+        painter.setPen(look.muted)
+        place = QRectF(box.right() + 8.0, box.top(), max(0.0, flow.width - box.right() - 8.0), box.height())
+        shown = QFontMetricsF(font).elidedText(remark, Qt.TextElideMode.ElideRight, place.width())
+        painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), shown)
     if end.sentence:
         painter.setFont(theme.font())
         painter.setPen(look.ink if failed else look.muted)
