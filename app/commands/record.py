@@ -21,7 +21,7 @@ from app.commands.lanes_file import read_lanes
 from app.commands.packing import add_packing_arguments, packing_from
 from engine.control import Control
 from engine.errors import DONE, RUN_FAILED, Cancelled, RemoteFailed, SettingsRefused
-from engine.events import Event, LoadProgress, PrefillProgress, RunEnd, TokenEvent
+from engine.events import Event, Loaded, LoadProgress, PrefillProgress, RunEnd, TokenEvent
 from engine.settings import LoadPlan, Request, SamplingSettings, precision_named
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def record(session: Session, request: Request, control: Control, progress: Progr
         for event in generate(session, request, control):
             if recorder is None:  # only now: a prompt that is refused leaves an older file alone
                 recorder = Recorder(out, header_of(session.facts, request), replace=True)
+                recorder.take(Loaded(session.facts))  # what a window shows of the model
             recorder.take(event)
             progress.take(event)
             if isinstance(event, RunEnd):

@@ -254,6 +254,8 @@ def test_the_summary_has_the_shape_that_scripts_rely_on(tiny, tmp_path, capsys):
     assert Path(header["model_path"]) == tiny
     assert [line["lane"] for line in lines if line["kind"] == "end"] == [0, 1]
     assert lines[-1]["kind"] == "end"
+    (model,) = [line for line in lines if line["kind"] == "model"]  # a window shows the model's facts from it
+    assert model["facts"]["layers"] == 4
 
 
 def test_the_greedy_tokens_are_those_of_generate(tiny, tmp_path, capsys):
