@@ -16,7 +16,7 @@ from widgets.lab.even_shades import shade
 
 GAP = 2
 LEAST_CELL = 14
-MOST_CELL = (150, 76)
+MOST_CELL = (220, 110)
 LEGEND = 12  # height of its bar
 
 Cell = tuple[int, int]

@@ -68,7 +68,7 @@ class SweepPage(QWidget):
         self.go_on = QPushButton(self.tr("Go on"))
         self.go_on.clicked.connect(self.continue_shown)
         self.bar.row.insertWidget(2, self.go_on)
-        self.bar.row.insertWidget(3, self.form.sum_label, 1)
+        self.bar.row.insertWidget(3, self.form.sum_label, 20)
         self.note = SmallText()
         panel.body.addWidget(self.form)
         panel.body.addWidget(self.bar)
