@@ -597,6 +597,7 @@ class MainWindow(QMainWindow):
         p.planned_gpus, p.planned_cpu_gb = self.store.described_machine
         self.models.remember()
         self.lanes.remember()
+        self.futures.remember()
         write_preferences(p)
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -608,9 +609,9 @@ class MainWindow(QMainWindow):
         self.models.stop()
         self.xrays.close()
         self.exports.close()
-        self.replays.close()
         self.engine.close()
         self.models.close()
+        self.replays.close()
         super().closeEvent(event)
 
 
@@ -656,4 +657,5 @@ def run_window(replay: str | None = None) -> int:
         code = app.exec()
         window.engine.close()
         window.models.close()
+        window.replays.close()
     return code

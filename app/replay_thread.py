@@ -298,7 +298,7 @@ class ReplayThread(QObject):
         self._closed = True
         self.cancel()
         self._finish.emit()
-        if not self._thread.wait(WAIT_ON_CLOSE_MS):
+        if not self._thread.wait(WAIT_ON_CLOSE_MS) and not self._thread.wait(WAIT_ON_CLOSE_MS):
             log.info("a disk did not answer on close")
             logging.shutdown()
             os._exit(0)
