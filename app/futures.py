@@ -56,4 +56,8 @@ class FuturesOfText(QObject):
         question = FuturesQuestion(request, wish.count, wish.tokens, self._number)
         if window.experiments.begin(question):
             self.page.begun(question)
-            window.preferences.futures_form = self.page.state()
+
+    def remember(self) -> None:
+        """What the page's fields say, for the next start."""
+        if "futures" in self.window.laboratory.pages:
+            self.window.preferences.futures_form = self.page.state()

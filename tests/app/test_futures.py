@@ -120,12 +120,12 @@ def test_without_a_model_the_page_says_so_and_what_was_found_stays(ran, until):
     assert "No model is loaded" in window.banner.text
 
 
-def test_the_fields_come_back_at_the_next_start(ran, until):
+def test_the_fields_come_back_at_the_next_start(ran):
     window, page = ran()
     page.count.setValue(8)
-    page.ask()
-    done(window, page, until)
-    assert window.preferences.futures_form == {"count": 8, "tokens": 5, "own": False}
+    page.picture.zoom_text(6)
+    window.remember()
+    assert window.preferences.futures_form == {"count": 8, "tokens": 5, "own": False, "text_size": 7}
 
 
 def test_the_tabs_and_keys_lead_there_and_back(ran):

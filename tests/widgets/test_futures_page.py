@@ -294,9 +294,9 @@ def test_without_a_text_the_page_teaches(qtbot):
 def test_the_fields_are_remembered_and_nonsense_changes_nothing(page):
     page.count.setValue(64)
     page.restore({"count": 9999, "tokens": "x", "own": 3})
-    assert page.state() == {"count": 256, "tokens": 24, "own": False}
-    page.restore({"count": 50, "tokens": 8, "own": True})
-    assert page.state() == {"count": 50, "tokens": 8, "own": True}
+    assert page.state() == {"count": 256, "tokens": 24, "own": False, "text_size": 1}
+    page.restore({"count": 50, "tokens": 8, "own": True, "text_size": 9})
+    assert page.state() == {"count": 50, "tokens": 8, "own": True, "text_size": 9}
 
 
 def test_it_is_painted_in_both_themes(page):

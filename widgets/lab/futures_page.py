@@ -258,7 +258,12 @@ class FuturesPage(QWidget):
 
     def state(self) -> dict[str, object]:
         """What the fields say, for the next start."""
-        return {"count": self.count.value(), "tokens": self.tokens.value(), "own": bool(self.whose.currentData())}
+        return {
+            "count": self.count.value(),
+            "tokens": self.tokens.value(),
+            "own": bool(self.whose.currentData()),
+            "text_size": self.picture.size_step,
+        }
 
     def restore(self, values: dict[str, object]) -> None:
         """What the fields said; values that make no sense change nothing."""
@@ -266,6 +271,8 @@ class FuturesPage(QWidget):
             if isinstance(value := values.get(name), int):
                 field.setValue(value)
         self.whose.setCurrentIndex(int(values.get("own") is True))
+        if isinstance(size := values.get("text_size"), int):
+            self.picture.zoom_text(size - self.picture.size_step)
 
     # ---------------------------------------------------------------- showing
 
