@@ -32,6 +32,9 @@ class Bans:
                 codes[np.isin(ids, gone)] = code
 
 
+NO_BANS = Bans(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
 def biased(logits: np.ndarray, settings: SamplingSettings) -> np.ndarray | None:
     """Logits with the bias added (OpenAI API; transformers' sequence_bias of single tokens), or None without one.
 
@@ -99,6 +102,8 @@ def bans_of(values: np.ndarray, history: History, settings: SamplingSettings, st
     Where repeated n-grams would leave nobody, the most probable one is not counted as one (SAM-6). Raises RunFailed
     where the person's bans leave nobody.
     """
+    if not (settings.no_repeat_ngram_size or settings.banned or settings.banned_sequences):
+        return NO_BANS
     repeats = banned_by_ngram(history.ids, settings.no_repeat_ngram_size)
     banned = banned_by_person(history.ids, settings)
     repeats, banned = repeats[repeats < values.size], banned[banned < values.size]

@@ -31,15 +31,18 @@ def tail_of(
     taken = np.zeros(logits.size, dtype=bool)
     taken[named] = taken[others] = True
     constrained = _constrained(settings.logit_bias, settings.banned, settings.banned_sequences)
-    constrained = constrained[constrained < logits.size]
-    constrained = constrained[~taken[constrained]]
-    taken[constrained] = True
+    if constrained.size:
+        constrained = constrained[constrained < logits.size]
+        constrained = constrained[~taken[constrained]]
+        taken[constrained] = True
     seen = np.fromiter(history.seen, dtype=np.int64, count=len(history.seen))
     seen = seen[seen < logits.size]
     seen = seen[~taken[seen]]
     near = logits[seen] >= np.float32(top - kept.SEEN_NATS)
     more, far = np.sort(np.concatenate((seen[near], constrained))), seen[~near]
-    gone = np.concatenate((named, others[~np.isin(others, named)], more, far))
+    if others.size and others[0] in named:  # at most the chosen one
+        others = others[:0]
+    gone = np.concatenate((named, others, more, far))
     counts, masses = binned(logits, np.float32(top))
     less, lighter = binned(logits[gone], np.float32(top))
     counts, masses = counts - less, np.maximum(masses - lighter, 0.0)
@@ -99,12 +102,16 @@ def binned(values: np.ndarray, top: np.float32) -> tuple[np.ndarray, np.ndarray]
     sums = np.zeros(_PLACES + 1)
     for start in range(0, values.size, _PIECE):
         with np.errstate(over="ignore"):
-            depth = (top - values[start : start + _PIECE]) * np.float32(_PER_NAT)
-        places = np.minimum(depth, np.float32(_PLACES)).astype(np.int64)
+            depth = top - values[start : start + _PIECE]
+            depth *= np.float32(_PER_NAT)
+        places = np.floor(depth)
+        np.minimum(places, np.float32(_PLACES), out=places)
         depth -= places
         depth *= np.float32(-kept.FINE_NATS)
         np.exp(depth, out=depth)
-        sums += np.bincount(places, np.add(depth, one, dtype=np.float64), minlength=_PLACES + 1)
+        weights = depth.astype(np.float64)
+        weights += one
+        sums += np.bincount(places.astype(np.int64), weights, minlength=_PLACES + 1)
     counts = np.floor(sums / one)
     masses = (sums - counts * one) * _PLACE_WEIGHTS
     return np.add.reduceat(counts, _PLACE_STARTS).astype(np.int64), np.add.reduceat(masses, _PLACE_STARTS)
