@@ -30,7 +30,9 @@ def future(seed: int, text: str, reason: str = "length") -> Future:
 
 
 def question(count: int = 20, tokens: int = 4, number: int = 0) -> FuturesQuestion:
-    request = Request(0, "p", lanes=(SamplingSettings(seed=100),), parent=Parent(1, 0, 3), max_new_tokens=9)
+    written = tuple(token.token_id for token in make.tokens(make.words("So the river")))
+    settings = SamplingSettings(seed=100)
+    request = Request(0, "p", lanes=(settings,), parent=Parent(1, 0, 3), written=written, max_new_tokens=9)
     return FuturesQuestion(request, count, tokens, number)
 
 
@@ -268,6 +270,14 @@ def test_a_box_lists_its_continuations_and_one_goes_on_as_a_fork(page, qtbot):
     assert wish.parent == Parent(1, 0, 3)
     assert wish.forced == river().futures[7].token_ids
     assert wish.settings.seed == 107
+
+
+def test_a_text_that_is_gone_is_not_taken_for_another_one(page):
+    page._show(river())
+    page.store.take_replay([make.start(), *make.tokens(["a", "b"])])
+    page.go_on_with(0)
+    assert page.heard == []
+    assert "no longer here" in page.bar.error.text()
 
 
 def test_an_error_is_told_where_it_was_asked(page):

@@ -250,6 +250,10 @@ class FuturesPage(QWidget):
         """A continuation becomes a fork, which goes on from its end with the same draws."""
         if self.found is None or (parent := self.found.question.request.parent) is None:
             return
+        if self._begun_in(self.found) is None:
+            self.bar.show_error(self.tr("The text in which these begin is no longer here: open it again, or ask anew."))
+            return
+        self.bar.show_error("")
         future = self.found.futures[int(place)]  # type: ignore[call-overload]
         settings = replace(self.found.question.request.lanes[0], seed=future.seed)
         self.asked.emit(ForkWish(parent, forced=future.token_ids, settings=settings))
@@ -303,14 +307,21 @@ class FuturesPage(QWidget):
     def _show(self, found: Futures | None) -> None:
         self.found = found
         written: tuple[int, ...] = ()
-        if found is not None and (parent := found.question.request.parent) is not None:
-            run = self.store.run((parent.run_id, parent.lane))
-            if run is not None:
-                ids = tuple(token.token_id for token in run.tokens[: parent.step - run.lost + found.question.tokens])
-                written = ids[parent.step - run.lost :]
+        if found is not None and (run := self._begun_in(found)) is not None:
+            begins = len(found.question.request.written) - run.lost
+            written = tuple(token.token_id for token in run.tokens[begins : begins + found.question.tokens])
         self.picture.set_found(found, written, waiting=self._question is not None)
         self._show_figures()
         self._show_zoom()
+
+    def _begun_in(self, found: Futures) -> Run | None:
+        """The run in which they begin; None where it is gone, perhaps with another in its place."""
+        request = found.question.request
+        run = self.store.run((request.parent.run_id, request.parent.lane)) if request.parent is not None else None
+        if run is None or run.written_before(len(request.written) - run.lost) != request.written:
+            return None
+        prompt = tuple(token.token_id for token in run.start.prompt_tokens)
+        return run if not request.prompt_ids or prompt == request.prompt_ids else None
 
     def _show_figures(self) -> None:
         found = self.found
