@@ -119,7 +119,7 @@ def decide(
         raise broken_logits(step, precision)
     raw_lse = top + math.log(weight)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
-    funnel, adjusted, bans, before = _adjusted(raw, (top, weight, entropy), history, settings, step)
+    funnel, adjusted, bans, before = _adjusted(raw, (top, weight), history, settings, step)
     stages += before
 
     if settings.greedy:
@@ -166,26 +166,26 @@ def decide(
 
 
 def _adjusted(
-    raw: Ranking, spread: tuple[float, float, float], history: History, settings: SamplingSettings, step: int
+    raw: Ranking, weighed: tuple[float, float], history: History, settings: SamplingSettings, step: int
 ) -> tuple[_Funnel, np.ndarray | None, Bans, list[StageFigures]]:
     """What stands before temperature: bias, penalties and bans.
 
-    spread: that of the raw logits. Returns the funnel that temperature and filters go on with, the changed logits
-    (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
+    weighed: the raw logits, by `_weighed`. Returns the funnel that temperature and filters go on with, the changed
+    logits (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
     """
     ranking, kept, stages = raw, int(raw.values.size), []
 
     def figures(name: str, count: int) -> None:
-        stages.append(StageFigures(name, count, spread[0] + math.log(spread[1])))
+        stages.append(StageFigures(name, count, weighed[0] + math.log(weighed[1])))
 
     adjusted = biased(raw.values, settings)
     if adjusted is not None:
-        ranking, spread = Ranking(adjusted), _spread(adjusted, 1.0)
+        ranking, weighed = Ranking(adjusted), _weighed(adjusted, 1.0)
     if settings.logit_bias:
         figures("bias", kept)
     changed = penalised(ranking.values, history, settings)
     if changed is not None:
-        adjusted, ranking, spread = changed, Ranking(changed), _spread(changed, 1.0)
+        adjusted, ranking, weighed = changed, Ranking(changed), _weighed(changed, 1.0)
         figures("penalties", kept)
     bans = bans_of(ranking.values, history, settings, step)
     person = bool(settings.banned or settings.banned_sequences)
@@ -196,11 +196,10 @@ def _adjusted(
         if gone.size:
             left = ranking.values.copy()
             left[gone] = -np.inf
-            ranking, spread, kept = Ranking(left), _spread(left, 1.0), kept - int(gone.size)
+            ranking, weighed, kept = Ranking(left), _weighed(left, 1.0), kept - int(gone.size)
         if on:
             figures(name, kept)
-    top, weight, entropy = spread
-    return _Funnel(ranking, top, weight, kept, settings.temperature, entropy), adjusted, bans, stages
+    return _Funnel(ranking, *weighed, kept, settings.temperature), adjusted, bans, stages
 
 
 def broken_logits(step: int, precision: str = "") -> RunFailed:
@@ -228,6 +227,16 @@ def _spread(values: np.ndarray, temperature: float) -> tuple[float, float, float
     return top, total, max(0.0, math.log(total) - slope / total)
 
 
+def _weighed(values: np.ndarray, temperature: float) -> tuple[float, float]:
+    """As `_spread`, without the entropy, which takes half of its time."""
+    top = float(values.max())
+    if not math.isfinite(top):
+        return top, math.nan
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = (values - np.float32(top)) * np.float32(1.0 / max(temperature, 1e-30))
+        return top, float(np.exp(below, out=below).sum(dtype=np.float64))
+
+
 def _no_cuts(ids: np.ndarray) -> np.ndarray:
     return np.zeros(ids.size, dtype=np.uint8)
 
@@ -235,15 +244,12 @@ def _no_cuts(ids: np.ndarray) -> np.ndarray:
 class _Funnel:
     """Temperature and the filters. Until typical-p, what survives is always the first `kept` of the ranking."""
 
-    def __init__(
-        self, ranking: Ranking, top: float, weight: float, kept: int, temperature: float, entropy: float
-    ) -> None:
+    def __init__(self, ranking: Ranking, top: float, weight: float, kept: int, temperature: float) -> None:
         self.ranking, self.top, self.weight, self.kept = ranking, top, weight, kept
         self.temperature = temperature
         self.whole = True  # nothing cut by the filters yet: `weight` is the sum over all that came in
         self.survivors = np.empty(0, dtype=np.int64)  # filled once the filters have cut
         self.weights = np.empty(0, dtype=np.float64)
-        self._entropy = entropy
         self._borders: list[tuple[int, float, int]] = []  # cut code, value and id of the last that was kept
         self._typical: np.ndarray | None = None
 
@@ -251,7 +257,7 @@ class _Funnel:
         """Applies every stage that is on; returns what each left."""
         figures: list[StageFigures] = []
         if self.temperature != 1.0:
-            _, self.weight, self._entropy = _spread(self.ranking.values, self.temperature)
+            _, self.weight = _weighed(self.ranking.values, self.temperature)
             figures.append(self._figures("temperature"))
         if settings.top_k:
             if settings.top_k < self.kept:
@@ -367,7 +373,7 @@ class _Funnel:
 
     def entropy(self) -> float:
         if self.whole:
-            return self._entropy
+            return _spread(self.ranking.values, self.temperature)[2]
         shares = self.weights[self.weights > 0.0] / self.weight
         return max(0.0, float(-(shares * np.log(shares)).sum()))
 
@@ -390,7 +396,7 @@ def final_probabilities(logits: np.ndarray, history: History, settings: Sampling
     if settings.greedy:
         result[decide(logits, history, settings, None).token_id] = 1.0
         return result
-    funnel, *_ = _adjusted(Ranking(logits), _spread(logits, 1.0), history, settings, 0)
+    funnel, *_ = _adjusted(Ranking(logits), _weighed(logits, 1.0), history, settings, 0)
     funnel.run(settings)
     for ids, weights in funnel._growing():
         result[ids] = weights
