@@ -404,7 +404,7 @@ class LanesPage(QWidget):
             self._next_key += len(adopted.lanes)
             self.take(adopted)
 
-    @Slot(int, int)
+    @Slot(object, object)
     def _picked(self, step: int, lane: int) -> None:
         """A word of the table: selected in its lane."""
         column = self._columns[self.lanes.lanes[lane].key]

@@ -98,7 +98,7 @@ def draws_text(row: PartingRow) -> str:
 class PartingView(QTableView):
     """The table itself. `picked` says a place and a lane: that of the cell, or the first that chose the word."""
 
-    picked = Signal(int, int)
+    picked = Signal(object, object)  # int each
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -13,6 +13,7 @@ from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from tests.widgets.lanes_factory import COMMON, CONTROL, GREEDY, HOTTER, SAME_U, lane_events, store_with
 from widgets import theme
+from widgets.lab.lane_bar import free_bytes
 from widgets.lab.lane_column import LaneColumn
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPrompt, RunLanes, ShowText, SteerLanes
@@ -45,7 +46,11 @@ def page_of(qtbot):
         kept.append(page)
         return page
 
-    return build
+    yield build
+    for page in kept:  # now, and not at the end of the suite, which would be slowed down by hundreds of widgets
+        page.close()
+        page.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture
@@ -440,6 +445,15 @@ def test_a_cache_that_would_not_fit_is_told_before_running(page_of):
     words, fits = page.bar.forecast()
     assert not fits
     assert "8 lanes of 300 tokens need 55 MB of KV cache, and 20 MB are free" in words[0]
+
+
+def test_on_a_gpu_what_the_driver_leaves_and_the_allocator_keeps_is_free(qapp):
+    store = store_with(loaded=facts(devices=("cuda:0",)))
+    assert free_bytes(store) is None
+    for used, free in ((7_000, 5_000), (None, 7_000)):  # the driver need not tell: then what the allocator took counts
+        gpu = ev.GpuReading("", allocated_bytes=3_000, reserved_bytes=5_000, driver_used_bytes=used, total_bytes=10_000)
+        store.take(ev.MemoryReading(1.0, 1, 10**9, 10**10, (gpu,)))
+        assert free_bytes(store) == free
 
 
 # ---------------------------------------------------------------- runs from elsewhere
