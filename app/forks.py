@@ -106,6 +106,7 @@ class Forks(QObject):
             action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self._missing = ""  # the model that wrote what was to be forked
         self._waits: ForkWish | None = None  # until the run that goes on has stopped
+        self._expected = 0  # the number of the fork that was asked for
         self._newest: _Forked | None = None
         self._same: ForkWish | None = None
         for widget in (window.text_view, window.timeline, window.word_view):
@@ -120,6 +121,7 @@ class Forks(QObject):
         window.text_view.asked.connect(self.fork)
         window.text_view.redecided_bar.go_on_requested.connect(self.go_on_elsewhere)
         window.store.opened.connect(self.stack.clear)
+        window.store.run_started.connect(self._begun)
         window.engine.busy_changed.connect(self._busy_changed)
 
     def take_keys_of(self, widget: QWidget) -> None:
@@ -213,7 +215,14 @@ class Forks(QObject):
         runs = self.window.store.runs
         start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
         if self.window.launch(request, before=tuple(story(start, runs))):
-            self._newest = _Forked(self.window, (self.window.engine.runs, 0), self.tr("fork"))
+            self._expected = self.window.engine.runs
+
+    @Slot(object)
+    def _begun(self, run: Run) -> None:
+        """A fork that was refused has nothing to undo."""
+        if run.key == (self._expected, 0):
+            self._expected = 0
+            self._newest = _Forked(self.window, run.key, self.tr("fork"))
             self.stack.push(self._newest)
 
     @Slot()

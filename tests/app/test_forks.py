@@ -309,7 +309,7 @@ def test_undone_while_it_is_written_it_stops_and_goes(loaded, until):
     until(lambda: window.store.current is not None and window.store.activity == "paused")
     run = window.store.current
     window.text_view.asked.emit(ForkWish(run.place(0), text="x"))
-    until(lambda: window.engine.runs == 2)
+    until(lambda: len(window.store.runs) == 2)
     window.forks.undo_action.trigger()  # perhaps before its first word
     until(lambda: over(window))
     assert window.store.runs == [run]
@@ -388,6 +388,15 @@ def test_without_a_model_or_a_text_there_is_a_sentence(make_window, ran, until):
     until(lambda: window.store.facts is None and not window.engine.busy)
     window.text_view.asked.emit(ForkWish(window.store.current.place(2), text="x"))
     assert "No model is loaded" in window.banner.text
+
+
+def test_a_fork_that_is_refused_leaves_nothing_to_undo(ran, until):
+    window = ran()
+    run = window.store.current
+    window.text_view.asked.emit(ForkWish(run.place(2), forced=(10**6,)))
+    until(lambda: "knows no such token" in window.banner.text)
+    assert not window.forks.undo_action.isEnabled()
+    assert window.store.runs == [run]
 
 
 def test_a_stop_string_that_stands_before_the_fork_does_not_end_it(ran, until):
