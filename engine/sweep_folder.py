@@ -81,9 +81,12 @@ class SweepFolder:
 
     def sweep(self) -> Sweep:
         """What is known now, for views."""
-        model = self.model
+        model, notes = self.model, list(self.notes)
+        kernels = sorted({batch.kernel for batch in self.batches})
+        if len(kernels) > 1:
+            notes.append(f"Its runs were computed by several kernels ({', '.join(kernels)}): they round differently.")
         return Sweep(
-            self.question, model.name, model.precision, tuple(self.runs), tuple(self.batches), tuple(self.notes),
+            self.question, model.name, model.precision, tuple(self.runs), tuple(self.batches), tuple(notes),
             self.begun,
         )  # fmt: skip
 

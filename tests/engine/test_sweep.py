@@ -333,6 +333,21 @@ def test_a_refused_prompt_leaves_no_folder(session, question):
     assert not Path(question.folder).exists()
 
 
+def test_what_changed_between_two_parts_is_noted(session, question, monkeypatch):
+    from engine import sweep_folder as module
+
+    control = Control()
+    part = sweep(question, session, control, StopAfter(control, 5))
+    assert part.notes == ()
+    monkeypatch.setattr(session, "facts", replace(session.facts, kernel="another"))
+    monkeypatch.setattr(module, "library_versions", lambda: {"python": "9.9"})
+    whole = sweep(question, session, Control(), nobody)
+    assert whole.complete
+    libraries, kernels = whole.notes
+    assert "→ 9.9" in libraries
+    assert "another" in kernels
+
+
 def test_sweeps_are_found_with_what_they_asked(session, question, tmp_path):
     found = sweep(question, session, Control(), nobody)
     (there,) = sweeps_under(tmp_path)
