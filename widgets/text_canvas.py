@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from engine.events import Redecided
 from widgets import theme
+from widgets.fork_mark import fork_words, paint_fork
 from widgets.format import count_text, nats_text, token_label
 from widgets.mark_painter import paint_in_text
 from widgets.marks import described
@@ -258,8 +259,9 @@ class TextCanvas(QAbstractScrollArea):
         """What a person said of a word, and what other settings would make of it; "" where there is neither."""
         found, run = self.redecided, self._run
         marks = described(run, step) if run is not None else ""
-        if run is not None and (given := given_words(run.tokens[step])):
-            marks = f"{marks}\n{given}" if marks else given
+        if run is not None:
+            parts = (marks, fork_words(run, step), given_words(run.tokens[step]))
+            marks = "\n".join(words for words in parts if words)
         if found is None or run is None or step >= len(found.fates):
             return marks
         said = self.tr("With the settings now: {why}").format(why=why(found, run.tokens, step))
@@ -415,6 +417,7 @@ class TextCanvas(QAbstractScrollArea):
         self.paint_over(painter, pieces)
         paint_in_text(painter, self._run, pieces, selected)
         paint_given(painter, self._run.tokens, pieces, moment)
+        paint_fork(painter, self._run, pieces, moment)
         paint_waiting(painter, self._flow, self._run, pieces, moment)
         if self._run.end is not None and last >= self._flow.lines - 2 and moment == len(self._run.tokens):
             end = self._run.end

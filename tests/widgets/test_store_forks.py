@@ -9,6 +9,7 @@ import pytest
 from engine.events import SettingsChanged
 from engine.settings import Parent, SamplingSettings
 from tests.widgets import events_factory as make
+from widgets import theme
 from widgets.run_store import RunStore
 from widgets.text_view import TextView
 
@@ -128,6 +129,24 @@ def test_a_run_taken_out_comes_back_where_it_was(store):
     assert store.current is None
     store.put_back(everything)
     assert store.runs == [parent, fork]
+
+
+def test_the_text_shows_where_it_left_its_parent(qtbot, store):
+    view = TextView(store)
+    qtbot.addWidget(view)
+    view.resize(500, 200)
+    view.show()
+    store.frame.emit()
+    place = view.canvas.place_of(4)
+    look = theme.current()
+    image = view.canvas.viewport().grab().toImage()
+    store.select(0)
+    row = [image.pixelColor(round(place.left()) + x, round(place.center().y())) for x in (-2, -1, 0, 1)]
+    assert look.accent in row
+    store.select(4)
+    assert "Here this text left run 1." in view.canvas.accessibleDescription()
+    store.select(3)
+    assert "left run" not in view.canvas.accessibleDescription()
 
 
 def test_a_name_is_the_runs_own(store):

@@ -1,0 +1,34 @@
+"""The place in a text where the run left the one that it began in."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPolygonF
+
+from widgets import theme
+from widgets.format import count_text
+from widgets.run_store import Run
+from widgets.text_flow import Piece
+
+
+def paint_fork(painter: QPainter, run: Run, pieces: list[Piece], moment: int) -> None:
+    """A small flag before the first word that is the run's own."""
+    if run.start.parent is None or not run.begins < moment:
+        return
+    piece = next((piece for piece in pieces if piece.step == run.begins), None)
+    if piece is None:
+        return
+    x, top = float(round(piece.rect.left())), piece.rect.top() + 1.0
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(theme.current().accent)
+    painter.drawRect(QRectF(x - 1.0, top, 2.0, piece.rect.height() - 2.0))
+    painter.drawPolygon(QPolygonF([QPointF(x - 4.0, top), QPointF(x + 4.0, top), QPointF(x, top + 5.0)]))
+
+
+def fork_words(run: Run, step: int) -> str:
+    """What is said of the first word that is the run's own, "" of others."""
+    if run.start.parent is None or step != run.begins:
+        return ""
+    return QCoreApplication.translate("Fork", "Here this text left run {number}.").format(
+        number=count_text(run.start.parent.run_id)
+    )
