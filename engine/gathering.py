@@ -121,8 +121,11 @@ def events_of(
                         raise RunFailed(event.sentence, event.fix)
             yield event, figures
     finally:
-        # One cache that begins with the prompt is enough: a long experiment must not fill the memory with others.
-        kept.caches = before if known else before + [cache for cache in kept.caches if cache not in before][-1:]
+        # One cache that begins with the prompt is enough: a long experiment must not fill the memory with others. One
+        # that the run was given goes with it, and comes back as a new one.
+        still = [cache for cache in before if cache in kept.caches]
+        new = [cache for cache in kept.caches if cache not in before]
+        kept.caches = still if known and len(still) == len(before) else still + new[-1:]
         kept.on = kept_on
         if not kept_on:
             kept.drop()

@@ -124,7 +124,8 @@ class Recorder:
                 return  # the ends of the lanes are the last lines
             elif isinstance(event, CacheKept):
                 return  # of this process, not of the run
-            self._events.append(event)
+            if self._keep:
+                self._events.append(event)
             if self._file is not None:
                 self._write(line or line_of(event))
 
