@@ -67,7 +67,7 @@ def no_thread_or_window_is_left(request):
 
 
 def _no_qt_leftovers() -> None:
-    from PySide6.QtCore import QThread
+    from PySide6.QtCore import QCoreApplication, QEvent, QThread
     from PySide6.QtWidgets import QApplication
     from shiboken6 import isValid
 
@@ -78,6 +78,9 @@ def _no_qt_leftovers() -> None:
     shown = [type(widget).__name__ for widget in QApplication.topLevelWidgets() if widget.isVisible()]
     for widget in QApplication.topLevelWidgets():
         widget.close()
+        widget.deleteLater()
+    # No event loop runs between tests, and what is told to go would stay: every change of theme would restyle it.
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert not running, f"{len(running)} QThreads left running"
     assert not shown, f"windows left open: {shown}"
 
