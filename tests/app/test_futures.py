@@ -45,7 +45,7 @@ def test_the_windows_run_writes_futures_while_their_page_is_seen(ran, until):
     # The seed that the text was written with writes the text itself again, in a batch of 64 as it did alone (float32).
     assert found.futures[0].seed == 5
     assert found.futures[0].token_ids == tuple(token.token_id for token in run.tokens[4:9])
-    assert any(map(page.picture.is_written, page.picture.boxes))
+    assert any(map(page.picture.said.is_written, page.picture.boxes))
     assert window.store.runs == [run]  # they are no runs of the store
     window.run_action.trigger()  # once more: anew
     assert page.found is None or not page.found.whole

@@ -17,7 +17,8 @@ from widgets import theme
 from widgets.lab.experiment_wishes import StopExperiment
 from widgets.lab.futures_layout import ENDED, OTHERS, WORDS, columns, lay_out
 from widgets.lab.futures_page import FuturesPage
-from widgets.lab.futures_picture import FuturesPicture, wrapped
+from widgets.lab.futures_picture import FuturesPicture
+from widgets.lab.wrapped import wrapped
 from widgets.run_store import RunStore
 
 IDS: dict[str, int] = {}
@@ -56,7 +57,7 @@ def picture(qtbot):
 
 
 def named(picture, words):
-    return next(box for box in picture.boxes if picture.words(box) == words)
+    return next(box for box in picture.boxes if picture.said.words(box) == words)
 
 
 # ---------------------------------------------------------------- heights and words
@@ -84,9 +85,9 @@ def test_rare_ways_are_one_box_of_others():
 
 
 def test_the_first_words_stand_beside_their_exact_odds(picture):
-    assert picture.share_words(named(picture, "runs to the")) == "12 of 20 · expected 55.0%"
-    assert picture.share_words(named(picture, "sea")) == "7 of 20"
-    about = picture.about(named(picture, "bends here"))
+    assert picture.said.share(named(picture, "runs to the")) == "12 of 20 · expected 55.0%"
+    assert picture.said.share(named(picture, "sea")) == "7 of 20"
+    about = picture.said.about(named(picture, "bends here"))
     assert "4 of 20 futures (20.0%)" in about
     assert "Expected 25.00%" in about
     assert "by about 9.7%" in about  # sqrt(0.25 * 0.75 / 20)
@@ -96,10 +97,10 @@ def test_the_first_words_stand_beside_their_exact_odds(picture):
 def test_what_the_text_itself_wrote_is_marked(picture):
     written = tuple(IDS[word] for word in (" runs", " to", " the", " sea"))
     picture.set_found(river(begins_with="x"), written)
-    assert picture.is_written(named(picture, "sea"))
-    assert picture.is_written(named(picture, "runs to the"))
-    assert not picture.is_written(named(picture, "hills"))
-    assert "The text itself went this way." in picture.about(named(picture, "sea"))
+    assert picture.said.is_written(named(picture, "sea"))
+    assert picture.said.is_written(named(picture, "runs to the"))
+    assert not picture.said.is_written(named(picture, "hills"))
+    assert "The text itself went this way." in picture.said.about(named(picture, "sea"))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_words_that_find_no_room_end_in_an_ellipsis(qapp, text, rows):
 def test_a_thin_box_says_in_its_tool_tip_what_it_has_no_room_for(picture):
     picture.resize(500, 60)
     for box in picture.boxes:
-        assert picture.about(box)
+        assert picture.said.about(box)
     picture.grab()
 
 
@@ -137,7 +138,7 @@ def test_others_open_and_their_words_get_lines_of_their_own(picture, qtbot):
     assert len(picture.roots) == 2
     assert picture.boxes[0].count == others.count
     assert not any(box.kind == OTHERS for box in picture.boxes)
-    assert any("流过山谷" in picture.words(box) for box in picture.boxes)
+    assert any("流过山谷" in picture.said.words(box) for box in picture.boxes)
     qtbot.keyClick(picture, Qt.Key.Key_Escape)
     assert len(picture.roots) == 1
 
@@ -150,7 +151,7 @@ def test_the_keys_walk_the_tree(picture, qtbot):
         (Qt.Key.Key_Left, "runs to the"), (Qt.Key.Key_Home, "So the river"),
     ):  # fmt: skip
         qtbot.keyClick(picture, key)
-        assert picture.words(picture.chosen) == words
+        assert picture.said.words(picture.chosen) == words
     assert "20 of 20 futures" in picture.accessibleDescription()
 
 
@@ -160,7 +161,7 @@ def test_return_goes_in_and_on_a_single_one_opens_it(picture, qtbot):
     picture.choose(named(picture, "runs to the"))
     qtbot.keyClick(picture, Qt.Key.Key_Return)
     assert picture.boxes[0].count == 12
-    assert picture.words(picture.boxes[0]) == "So the river runs to the"
+    assert picture.said.words(picture.boxes[0]) == "So the river runs to the"
     picture.choose(named(picture, "sea"))
     qtbot.keyClick(picture, Qt.Key.Key_Return)
     assert picture.boxes[0].count == 7

@@ -19,24 +19,21 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QResizeEvent,
-    QTextLayout,
-    QTextOption,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
-from engine.events import Futures, Node, scatter, tree_of, words_of
+from engine.events import Futures, Node, tree_of
 from widgets import theme
-from widgets.format import count_text, percent_text, plain_tooltip
-from widgets.lab.futures_layout import ENDED, OTHERS, WORDS, Box, columns, lay_out
-from widgets.text_painter import one_line
+from widgets.format import count_text, plain_tooltip
+from widgets.lab.futures_layout import WORDS, Box, columns, lay_out
+from widgets.lab.futures_words import BoxWords
+from widgets.lab.wrapped import wrapped
 
 GAP = 2.0
 PADDING = 8.0
 NARROWEST = 132.0  # of a column
 LARGEST_STEP, SMALLEST_STEP = 24, -2
-LEAD = 160  # characters of what stands before that the first box shows
-TOOLTIP_LENGTH = 700  # characters of a whole continuation that a tool tip shows
 
 
 class FuturesPicture(QAbstractScrollArea):
@@ -49,7 +46,7 @@ class FuturesPicture(QAbstractScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.found: Futures | None = None
-        self.written: tuple[int, ...] = ()  # what the run itself wrote there
+        self.said: BoxWords | None = None  # in words; there as long as there are boxes
         self.boxes: list[Box] = []
         self.chosen: Box | None = None
         self.hovered: Box | None = None
@@ -91,7 +88,8 @@ class FuturesPicture(QAbstractScrollArea):
 
     def set_found(self, found: Futures | None, written: Sequence[int] = (), waiting: bool = False) -> None:
         """Shows futures, or so many as there are by now; what was zoomed into stays where it still is."""
-        self.written, self._waiting = tuple(written), waiting
+        self._waiting = waiting
+        self.said = BoxWords(found, written) if found is not None else None
         if found is self.found:
             self.viewport().update()
             return
@@ -156,93 +154,6 @@ class FuturesPicture(QAbstractScrollArea):
     def box_at(self, point: QPointF) -> Box | None:
         return next((box for box in reversed(self.boxes) if self.rect_of(box).contains(point)), None)
 
-    # ---------------------------------------------------------------- words
-
-    def words(self, box: Box) -> str:
-        """What stands in a box."""
-        assert self.found is not None
-        count, ways = count_text(box.count), count_text(len(box.node.children))
-        if box.kind == OTHERS:
-            if box.parent is not None and len(box.parent.children) == 1:
-                return self.tr("{count} of {all}, in {ways} ways").format(count=count, all=self._total, ways=ways)
-            return self.tr("others: {count} of {all}, in {ways} ways").format(count=count, all=self._total, ways=ways)
-        if box.kind == ENDED:
-            reasons = {self.found.futures[place].reason for place in box.node.futures}
-            said = (
-                self.tr("being written: {count} of {all}")
-                if "" in reasons
-                else self.tr("stopped here: {count} of {all}")
-                if "cancelled" in reasons
-                else self.tr("end here: {count} of {all}")
-            )
-            return said.format(count=count, all=self._total)
-        text = one_line(words_of(self.found.futures, box.node))
-        if box.parent is None:
-            future = self.found.futures[box.node.futures[0]]
-            before = self.found.begins_with + "".join(future.texts[: box.node.begin])
-            return one_line(before)[-LEAD:] + text or self.tr("the beginning of the text")
-        return text.strip() or text or "·"
-
-    @property
-    def _total(self) -> str:
-        return count_text(len(self.found.futures)) if self.found is not None else ""
-
-    def share_words(self, box: Box) -> str:
-        """Its share, and at the first word the exact odds beside it."""
-        assert self.found is not None
-        said = self.tr("{count} of {all}").format(count=count_text(box.count), all=self._total)
-        expected = self.expected(box)
-        if expected is not None:
-            said += " · " + self.tr("expected {share}").format(share=percent_text(expected))
-        return said
-
-    def expected(self, box: Box) -> float | None:
-        """The exact share of futures with this first word; None where it is no first word or is not known."""
-        if self.found is None or box.kind != WORDS or box.node.begin != 0 or box.node.end == 0:
-            return None
-        return self.found.expected(self.found.futures[box.node.futures[0]].token_ids[0])
-
-    def is_written(self, box: Box) -> bool:
-        """The run itself went on with these words, or with those of one of the others."""
-        if box.kind == OTHERS:
-            return any(self._is_way_of(node) for node in box.node.children)
-        return box.kind == WORDS and self._is_way_of(box.node)
-
-    def _is_way_of(self, node: Node) -> bool:
-        end = min(node.end, len(self.written))
-        if self.found is None or end <= node.begin:
-            return False
-        return self.found.futures[node.futures[0]].token_ids[:end] == self.written[:end]
-
-    def about(self, box: Box) -> str:
-        """A box in words: its share, what was expected, one whole continuation."""
-        assert self.found is not None
-        total = len(self.found.futures)
-        lines = [
-            self.tr("{count} of {all} futures ({share})").format(
-                count=count_text(box.count), all=count_text(total), share=percent_text(box.count / total)
-            )
-        ]
-        if (expected := self.expected(box)) is not None:
-            spread = percent_text(scatter(expected, total))
-            lines.append(
-                self.tr(
-                    "Expected {share}: the exact odds of the first word after all settings; measured. The share of "
-                    "{all} draws scatters around it by about {spread}."
-                ).format(share=percent_text(expected, 2), all=count_text(total), spread=spread)
-            )
-        if self.is_written(box):
-            lines.append(self.tr("The text itself went this way."))
-        future = self.found.futures[box.node.futures[0]]
-        text = future.text
-        cut = text[:TOOLTIP_LENGTH] + ("…" if len(text) > TOOLTIP_LENGTH else "")
-        if box.count > 1:
-            lines.append(self.tr("One of them (seed {seed}):").format(seed=future.seed))
-        else:
-            lines.append(self.tr("Seed {seed}:").format(seed=future.seed))
-        lines.append(cut)
-        return "\n".join(lines)
-
     # ---------------------------------------------------------------- painting
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -258,13 +169,14 @@ class FuturesPicture(QAbstractScrollArea):
                     self._paint_box(painter, box, rect, box in path)
 
     def _paint_box(self, painter: QPainter, box: Box, rect: QRectF, on_path: bool) -> None:
+        assert self.said is not None
         look = theme.current()
         ground = self._ground(box, on_path)
         radius = min(4.0, rect.height() / 2)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(ground)
         painter.drawRoundedRect(rect, radius, radius)
-        if self.is_written(box) and box.parent is not None:
+        if self.said.is_written(box) and box.parent is not None:
             painter.setBrush(look.accent)
             painter.drawRoundedRect(QRectF(rect.left(), rect.top(), 3.0, rect.height()), 1.5, 1.5)
         if box is self.chosen:
@@ -281,8 +193,9 @@ class FuturesPicture(QAbstractScrollArea):
         return theme.mixed(look.panel, look.probability, share)
 
     def _paint_text(self, painter: QPainter, box: Box, rect: QRectF, ground: QColor) -> None:
+        assert self.said is not None
         look = theme.current()
-        inner = rect.adjusted(PADDING + (2.0 if self.is_written(box) else 0.0), 0.0, -PADDING, 0.0)
+        inner = rect.adjusted(PADDING + (2.0 if self.said.is_written(box) else 0.0), 0.0, -PADDING, 0.0)
         # What is scrolled out on the left must not take the words with it.
         inner.setLeft(max(inner.left(), min(PADDING, inner.right() - 40.0)))
         inner.setTop(max(inner.top(), min(0.0, inner.bottom() - self._line - 2.0)))
@@ -308,7 +221,7 @@ class FuturesPicture(QAbstractScrollArea):
             painter.setFont(self._small)
             painter.setPen(muted)
             metrics = QFontMetricsF(self._small)
-            said = metrics.elidedText(self.share_words(box), Qt.TextElideMode.ElideRight, inner.width())
+            said = metrics.elidedText(self.said.share(box), Qt.TextElideMode.ElideRight, inner.width())
             painter.drawText(QRectF(inner.left(), y, inner.width() + 2.0, self._small_line), flags, said)
         elif shares and len(lines) == 1:
             # One line only: the share stands behind the words where there is room.
@@ -322,8 +235,8 @@ class FuturesPicture(QAbstractScrollArea):
 
     def _lines(self, box: Box, font: QFont, width: float, rows: int) -> list[str]:
         key = (id(box), round(width), rows)
-        if key not in self._texts:
-            text = self.words(box)
+        if key not in self._texts and self.said is not None:
+            text = self.said.words(box)
             where = Qt.TextElideMode.ElideLeft if box.parent is None else Qt.TextElideMode.ElideRight
             self._texts[key] = wrapped(text, font, width, rows, where)
         return self._texts[key]
@@ -382,10 +295,10 @@ class FuturesPicture(QAbstractScrollArea):
 
     def _show_tip(self, at: QPoint, place: QPoint) -> None:
         box = self.box_at(QPointF(at))
-        if box is None:
+        if box is None or self.said is None:
             QToolTip.hideText()
         else:
-            QToolTip.showText(place, plain_tooltip(self.about(box)), self.viewport())
+            QToolTip.showText(place, plain_tooltip(self.said.about(box)), self.viewport())
 
     def choose(self, box: Box | None) -> None:
         if box is not self.chosen:
@@ -476,8 +389,8 @@ class FuturesPicture(QAbstractScrollArea):
 
     def _describe(self) -> None:
         text = ""
-        if self.chosen is not None:
-            text = f"{self.words(self.chosen)}: {self.about(self.chosen)}"
+        if self.chosen is not None and self.said is not None:
+            text = f"{self.said.words(self.chosen)}: {self.said.about(self.chosen)}"
         if text != self.accessibleDescription():
             self.setAccessibleDescription(text)
             if QAccessible.isActive():
@@ -506,38 +419,3 @@ def _again(tree: Node, old: Node) -> Node | None:
                 return node
             waiting += node.children
     return None
-
-
-def wrapped(text: str, font: QFont, width: float, rows: int, elide: Qt.TextElideMode) -> list[str]:
-    """The text cut into at most so many lines of this width; what finds no room is elided, never just cut off."""
-    if rows <= 1 or QFontMetricsF(font).horizontalAdvance(text) <= width:
-        return [QFontMetricsF(font).elidedText(text, elide, width)]
-    if elide == Qt.TextElideMode.ElideLeft:
-        return _last_lines(text, font, width, rows)
-    option = QTextOption()
-    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-    layout = QTextLayout(text, font)
-    layout.setTextOption(option)
-    layout.beginLayout()
-    lines: list[str] = []
-    data = text.encode("utf-16-le")  # positions count UTF-16 units (THR-24)
-    while (line := layout.createLine()).isValid():
-        line.setLineWidth(width)
-        begin, length = line.textStart(), line.textLength()
-        if len(lines) == rows - 1:
-            rest = data[2 * begin :].decode("utf-16-le")
-            lines.append(QFontMetricsF(font).elidedText(rest, Qt.TextElideMode.ElideRight, width))
-            break
-        lines.append(data[2 * begin : 2 * (begin + length)].decode("utf-16-le").rstrip())
-    layout.endLayout()
-    return lines
-
-
-def _last_lines(text: str, font: QFont, width: float, rows: int) -> list[str]:
-    """The end of a text in so many lines, its beginning elided."""
-    for begin in range(len(text)):
-        shown = ("…" if begin else "") + text[begin:].lstrip() if begin else text
-        lines = wrapped(shown, font, width, rows + 1, Qt.TextElideMode.ElideRight)
-        if len(lines) <= rows:
-            return lines
-    return [QFontMetricsF(font).elidedText(text, Qt.TextElideMode.ElideLeft, width)]
