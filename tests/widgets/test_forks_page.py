@@ -76,7 +76,7 @@ def test_time_runs_to_the_right_for_all_alike(page):
 
 def test_a_row_says_what_differs_how_long_it_is_and_why_it_ended(page):
     tree = page.tree
-    words = tree.words(1)
+    words = tree.rows[1].words()
     assert "leaves run 1 at word 8" in words
     assert "T 1.0 → 1.4" in words or "T 1 → 1.4" in words
     assert "length 10, 3 of it its own" in words
@@ -150,7 +150,7 @@ def test_what_is_written_now_grows_and_what_is_taken_out_goes(page):
         store.take(token)
     page.refresh()
     assert page.tree.rows[-1].ends == 2
-    assert "is being written" in page.tree.words(4)
+    assert "is being written" in page.tree.rows[4].words()
     store.take_out([(2, 0), (3, 0)])
     assert [row.run.key for row in page.tree.rows] == [(1, 0), (4, 0), (9, 0)]
 
@@ -169,7 +169,7 @@ def test_it_is_painted_when_empty_alone_lost_and_in_both_themes(qtbot):
             page.refresh()
             page.grab()
         if len(events) > 1 and store.runs[0].lost:
-            assert "its beginning is not here" in page.tree.words(0)
+            assert "its beginning is not here" in page.tree.rows[0].words()
 
 
 def test_circles_of_a_damaged_file_are_drawn_as_beginnings():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
@@ -23,13 +21,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QLineEdit, QToolTip, QWidget
 
-from engine.figures import Branch, branches
+from engine.figures import branches
 from widgets import theme
-from widgets.format import count_text, plain_tooltip, token_label
-from widgets.reuse import reuse_text
-from widgets.run_names import fork_words, given_text, run_name
-from widgets.run_store import Run, RunStore
-from widgets.text_painter import end_word, one_line
+from widgets.format import count_text, plain_tooltip
+from widgets.lab.fork_rows import Row
+from widgets.run_names import run_name
+from widgets.run_store import RunStore
 
 LEFT = 14.0  # of the first token
 TEXT_ROOM = 320.0  # right of the longest bar, so that a late fork's text can be read
@@ -41,25 +38,8 @@ TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 Key = tuple[int, int]
 
 
-@dataclass(eq=False, slots=True)
-class Row:
-    """One run of the tree. begins, ends: in tokens. parent: the row that it hangs from, None for a beginning."""
-
-    run: Run
-    branch: Branch
-    parent: int | None
-
-    @property
-    def begins(self) -> int:
-        return self.branch.begins
-
-    @property
-    def ends(self) -> int:
-        return self.run.lost + len(self.run.tokens)
-
-
 class ForkTree(QAbstractScrollArea):
-    """The store's runs. A click shows a run, and with Ctrl or Shift marks several; `acted` says what keys ask for."""
+    """The store's runs. A click shows a run, and with Ctrl or Shift marks several."""
 
     marks_changed = Signal()
     compare_asked = Signal()
@@ -113,7 +93,9 @@ class ForkTree(QAbstractScrollArea):
         self.rows, places = [], {}
         for branch in branches(run.start for run in self.store.runs):
             places[branch.key] = len(self.rows)
-            self.rows.append(Row(runs[branch.key], branch, places.get(branch.parent) if branch.parent else None))
+            parent = places.get(branch.parent) if branch.parent is not None else None
+            above = self.rows[parent].run if parent is not None else None
+            self.rows.append(Row(runs[branch.key], branch, parent, above))
         self._longest = max((row.ends for row in self.rows), default=1) or 1
         marked = [key for key in self.marked if key in runs]
         if self.cursor not in runs:
@@ -303,52 +285,15 @@ class ForkTree(QAbstractScrollArea):
         painter.fillRect(QRectF(x - 1.0, y - 7.0, 2.0, 14.0), theme.current().accent)
 
     def _head(self, row: Row, ground: QColor) -> list[tuple[str, object, QColor]]:
-        look, run = theme.current(), row.run
-        current = run is self.store.current
-        name = theme.readable(look.accent, ground) if current else look.ink
+        look = theme.current()
+        name = theme.readable(look.accent, ground) if row.run is self.store.current else look.ink
         rest = theme.readable(look.muted, ground)
-        parts = [run_name(run.start), "   " + " · ".join(self.about(row))]
-        return [(parts[0], self._name, name), (parts[1], self._small, rest)]
-
-    def about(self, row: Row) -> list[str]:
-        """What differs, how long it is, why it ended, what was reused."""
-        run = row.run
-        parent = self.rows[row.parent].run if row.parent is not None else None
-        found = [fork_words(run, parent)]
-        own = len(run.tokens) - run.begins
-        found.append(
-            self.tr("length {count}, {own} of it its own").format(count=count_text(row.ends), own=count_text(own))
-            if row.begins
-            else self.tr("length {count}").format(count=count_text(row.ends))
-        )
-        if run.lost:
-            found.append(self.tr("its beginning is not here"))
-        if run.end is None:
-            found.append(self.tr("is being written"))
-        else:
-            found.append(self.tr("ended: length") if run.end.reason == "length" else end_word(run.end))
-            if run.end.reused_tokens:
-                found.append(reuse_text(run.end, len(run.start.written)))
-        return [words for words in found if words]
+        return [(row.name, self._name, name), ("   " + " · ".join(row.about()), self._small, rest)]
 
     def _text(self, row: Row, ground: QColor) -> list[tuple[str, object, QColor]]:
-        """What it wrote itself: first what was given, then its own words."""
-        look, run = theme.current(), row.run
-        given = given_text(run)
-        begins = run.begins
-        own, length = [], 0
-        for token in run.tokens[begins:]:
-            if not token.forced:
-                own.append(token.text)
-                length += len(token.text)
-            if length > 400:
-                break
-        accent = theme.readable(look.accent, ground)
-        words = "".join(own)
-        lead = (given or words)[:1]
-        if lead == " ":
-            given, words = (given[1:], words) if given else ("", words[1:])
-        return [(one_line(given), self._given, accent), (one_line(words), self._plain, look.ink)]
+        look = theme.current()
+        given, words = row.text()
+        return [(given, self._given, theme.readable(look.accent, ground)), (words, self._plain, look.ink)]
 
     @staticmethod
     def _paint_words(painter: QPainter, box: QRectF, parts: list) -> None:
@@ -574,37 +519,14 @@ class ForkTree(QAbstractScrollArea):
             if at is None:
                 QToolTip.hideText()
             else:
-                QToolTip.showText(event.globalPos(), plain_tooltip(self.words(at, event.pos().x())), self.viewport())
+                words = self.rows[at].words(self.step_at(at, event.pos().x()))
+                QToolTip.showText(event.globalPos(), plain_tooltip(words), self.viewport())
             return True
         return super().viewportEvent(event)
 
-    def words(self, at: int, x: float | None = None) -> str:
-        """A row in words; x: with the token under this place of its bar."""
-        row = self.rows[at]
-        lines = [run_name(row.run.start), *self.about(row)]
-        if row.parent is not None:
-            step = row.begins
-            parent = self.rows[row.parent].run
-            there = parent.tokens[step].token_text if step < len(parent.tokens) else ""
-            place = self.tr("leaves {parent} at word {number}").format(
-                parent=run_name(parent.start), number=count_text(step + 1)
-            )
-            lines.insert(1, f"{place} ({token_label(there)})" if there else place)
-        step = self.step_at(at, x) if x is not None else None
-        if step is not None and step < len(row.run.tokens):
-            token = row.run.tokens[step]
-            lines.append(
-                self.tr("here: word {number}, {word}").format(
-                    number=count_text(token.step + 1), word=token_label(token.token_text)
-                )
-            )
-        text = row.run.text[row.run.starts[row.run.begins] if row.run.begins < len(row.run.starts) else 0 :]
-        lines.append(text[:600] + ("…" if len(text) > 600 else ""))
-        return "\n".join(lines)
-
     def _describe(self) -> None:
         at = self.row_of(self.cursor)
-        text = "" if at is None else self.words(at)
+        text = "" if at is None else self.rows[at].words()
         if at is not None and self.rows[at].run.key in self.marked and len(self.marked) > 1:
             text += "\n" + self.tr("one of {count} marked").format(count=count_text(len(self.marked)))
         if text != self.accessibleDescription():
