@@ -11,7 +11,6 @@ import logging
 import math
 import os
 import platform
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,14 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+import psutil
 import torch
 
 from engine.kernels import KERNELS, ONE_SCALE, multiplies, offered, torch_threads
 
 log = logging.getLogger(__name__)
 
-ROUNDS = 5
+ROUNDS = 8
+LONGEST_MS = 1500  # of rounds, after which there is no further one: a busy machine, or a slow one
 BATCH_ROWS, WIDE_ROWS = 8, 256
+BUSY = 0.5  # cores that others take: what is measured then is not remembered
 CLEARLY = 0.93  # another kernel than torch's own must be this much faster
 Tell = Callable[[str], None]
 
@@ -92,12 +94,17 @@ def choose(
     place = _place(key)
     known = _remembered(place)
     if not all(name in known for name in wanted):
+        before = _processor_seconds()
         for name in wanted:
             tell(f"measuring {KERNELS[name].words}")
             known[name] = _measure(name, trial)
         with torch.inference_mode():
             known["float32"] = KernelTimes("float32", 0.0, 0.0, _time(trial("plain", "float32"), WIDE_ROWS, 2), 0, 0)
-        _remember(place, known)
+        wall, others = (after - then for then, after in zip(before, _processor_seconds(), strict=True))
+        if others <= BUSY * wall:
+            _remember(place, known)
+        else:
+            log.info("kernels are measured again next time: other programs took %.1f cores meanwhile", others / wall)
     times = tuple(known[name] for name in wanted)
     plain = known["plain"]
     kernel = asked or "plain"
@@ -109,6 +116,13 @@ def choose(
         del wides["packed"]
     wide = min(wides, key=lambda way: wides[way])
     return Choice(kernel, "packed" if kernel == "plain" and wide == "plain" else wide, times)
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """The time, and what all other programs of the machine have computed, in seconds."""
+    times, mine = psutil.cpu_times(), time.process_time()
+    busy = sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
+    return time.monotonic(), busy - mine
 
 
 def _measure(kernel: str, trial: Trial) -> KernelTimes:
@@ -134,13 +148,13 @@ def _fastest(run: Callable[[int], object], rows: int) -> tuple[float, int]:
 
 
 def _time(run: Callable[[int], object], rows: int, rounds: int) -> float:
-    """The median of some rounds after one that warms up, in milliseconds."""
-    times = []
-    for _ in range(rounds + 1):
+    """The shortest of some rounds after one that warms up, in milliseconds: what else runs only makes one longer."""
+    times: list[float] = []
+    while len(times) <= rounds and sum(times) < LONGEST_MS:
         began = time.perf_counter()
         run(rows)
         times.append((time.perf_counter() - began) * 1e3)
-    return statistics.median(times[1:])
+    return min(times[1:] or times)
 
 
 # ---------------------------------------------------------------- remembering

@@ -33,6 +33,7 @@ CLOSE = {"onednn": 0.02, "float16": 0.01, "int8": 0.03, "int8-dynamic": 0.06}  #
 def nothing_is_remembered(tmp_path, monkeypatch, request):
     if "default_model_path" in request.fixturenames:
         return  # measuring it takes seconds, and what it does is tested with others
+    monkeypatch.setattr(kernel_choice, "_processor_seconds", lambda: (0.0, 0.0))  # nothing else runs
     monkeypatch.setattr(kernel_choice, "_file", lambda: tmp_path / "kernels.json")
 
 
@@ -210,6 +211,18 @@ def test_packed_sums_do_not_depend_on_the_number_of_threads(kernel):
 def test_a_weight_beyond_float16_is_refused_and_not_rounded_to_infinity():
     with pytest.raises(RuntimeError, match="larger than float16"):
         pack("float16", [(torch.full((8, 8), 70_000.0).bfloat16(), None)])
+
+
+def test_what_was_measured_beside_another_busy_program_is_not_remembered(monkeypatch):
+    trial, clock = trial_with({"plain": 4.0, "onednn": 1.0, "float16": 5.0, "float32": 9.0})
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: ("plain", "onednn", "float16"))
+    for busy in (1.0, 0.1):  # cores
+        seconds = iter([(0.0, 0.0), (10.0, 10.0 * busy)])
+        monkeypatch.setattr(kernel_choice, "_processor_seconds", lambda seconds=seconds: next(seconds))
+        choice = kernel_choice.choose(torch.zeros(2, 2), trial, None, [1], True, lambda what: None)
+        assert choice.kernel == "onednn"
+        assert kernel_choice._file().exists() == (busy < 0.5)
 
 
 def trial_with(times: dict[str, float]):
