@@ -141,9 +141,8 @@ def test_without_a_model_or_while_another_works_nothing_is_begun(make_window, re
     window.laboratory.asked(RunSweep(WISH.axes, tuple(range(20)), 40, 2))
     window.laboratory.asked(WISH)
     assert "at work" in window.banner.text
-    window.stop()
-    until(lambda: not window.engine.busy)
-    assert not page.bar.working
+    window.running.stop()
+    until(lambda: not window.engine.busy and not page.bar.working)  # the page follows a frame later
 
 
 def test_the_form_is_remembered(ready, make_window, until):
@@ -193,7 +192,7 @@ def test_luck_that_is_stopped_leaves_what_was_there(loaded, until, click):
     window.laboratory.show("luck")
     page = window.laboratory.page("luck")
     page.restore({"seeds": 8, "tokens": 5000})
-    window.start_run()  # Run means what is seen
+    window.running.start_run()  # Run means what is seen
     assert window.engine.busy == "experiment"
     until(lambda: page.bar.cancel.isVisible())
     click(page.bar.cancel)
