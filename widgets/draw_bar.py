@@ -101,6 +101,10 @@ class DrawBar(QWidget):
         if token is None:
             return ""
         label = token_label(token.token_text)
+        if token.forced:
+            return self.tr("{label} was given, not drawn; the bar shows what would have been drawn from").format(
+                label=label
+            )
         if token.u is None:
             return self.tr("greedy: no draw, the largest wins: {label}").format(label=label)
         return self.tr(
@@ -148,6 +152,9 @@ class DrawBar(QWidget):
         painter.setFont(theme.font(-1))
         painter.setPen(look.ink)
         flags = int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
+        if token.forced:
+            painter.drawText(QRectF(0, 2, self.width(), line), flags, self.tr("given, not drawn"))
+            return
         if token.u is None:
             painter.drawText(QRectF(0, 2, self.width(), line), flags, self.tr("greedy: no draw, the largest wins"))
             return

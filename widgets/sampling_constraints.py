@@ -24,6 +24,7 @@ from widgets.stop_list import escaped, unescaped
 from widgets.word_rules import BAN, Forms, others, rule_of, with_rule, without
 
 MOST_WORDS = 200
+MOST_OTHERS = 40  # tokens of no word that are shown one by one
 FEW = 4  # so many tokens of a word are spelled out
 Key = str | tuple[int, ...]  # a word, or tokens that came with settings from elsewhere
 
@@ -56,6 +57,7 @@ class Constraints(QWidget):
         self._taken: object = None  # the newest answer
         self._facts: SessionFacts | None = None
         self._rows: dict[Key, ConstraintRow] = {}
+        self._others_of: tuple[SamplingSettings | None, dict[str, Forms], list[tuple[int, ...]]] = None, {}, []
         self.begin_line = QLineEdit()
         self.begin_line.setPlaceholderText(self.tr("the text's first words"))
         self.begin_line.setAccessibleName(self.tr("The text begins with"))
@@ -77,6 +79,8 @@ class Constraints(QWidget):
         )
         self.problem = SmallText("", "warning")
         self.problem.hide()
+        self.more_label = SmallText()
+        self.more_label.hide()
         self._column = QVBoxLayout()
         self._column.setSpacing(8)
         column = QVBoxLayout(self)
@@ -89,6 +93,7 @@ class Constraints(QWidget):
         column.addSpacing(4)
         column.addWidget(ElidedLabel(self.tr("Words")))
         column.addLayout(self._column)
+        column.addWidget(self.more_label)
         column.addWidget(self.line)
         column.addWidget(self.problem)
         self.line.returnPressed.connect(self.add_typed)
@@ -106,7 +111,7 @@ class Constraints(QWidget):
 
     def count(self) -> int:
         """How many constraints are on."""
-        return len(self._rows) + bool(self.begin())
+        return len(self._rows) + max(0, len(self._others()) - MOST_OTHERS) + bool(self.begin())
 
     def show_settings(self, settings: SamplingSettings) -> None:
         """Settings from the panel; says nothing."""
@@ -157,7 +162,7 @@ class Constraints(QWidget):
         """What is to be known for the words and tokens as they stand."""
         words = [word for word, forms in self._forms.items() if rule_of(self._settings, forms) is not None]
         words += [word for word in self._wanted if word not in words]
-        ids = sorted({token_id for key in others(self._settings, self._forms.values()) for token_id in key})
+        ids = sorted({token_id for key in self._others()[:MOST_OTHERS] for token_id in key})
         return WordsQuestion(tuple(words), tuple(ids))
 
     def refresh(self) -> None:
@@ -213,7 +218,7 @@ class Constraints(QWidget):
             rule = rule_of(self._settings, forms)
             if rule is not None:
                 found[word] = forms, rule
-        for ids in others(self._settings, self._forms.values()):
+        for ids in self._others()[:MOST_OTHERS]:
             forms = (WordForm("", ids, tuple(self._labels.get(i, "") for i in ids)),)
             rule = rule_of(self._settings, forms)
             if rule is not None:
@@ -222,8 +227,17 @@ class Constraints(QWidget):
             found[word] = (), rule
         return found
 
+    def _others(self) -> list[tuple[int, ...]]:
+        """Tokens of the settings that belong to no word, as last worked out."""
+        if self._others_of[0] is not self._settings or self._others_of[1] != self._forms:
+            self._others_of = self._settings, dict(self._forms), others(self._settings, self._forms.values())
+        return self._others_of[2]
+
     def _show(self) -> None:
         entries = self._entries()
+        more = max(0, len(self._others()) - MOST_OTHERS)
+        self.more_label.setText(self.tr("and {count} more tokens").format(count=count_text(more)))
+        self.more_label.setVisible(more > 0)
         for key in [key for key in self._rows if key not in entries]:
             row = self._rows.pop(key)
             self._column.removeWidget(row)

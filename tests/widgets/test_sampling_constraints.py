@@ -139,6 +139,15 @@ def test_tokens_from_elsewhere_are_shown_by_the_models_name_for_them(panel):
     assert panel.constraints._rows[(41,)].ban_button.isChecked()
 
 
+def test_of_very_many_tokens_a_few_are_shown_and_all_are_counted(panel):
+    panel.set_settings(SamplingSettings(banned=tuple(range(20_000))))
+    panel.refresh()
+    assert len(panel.constraints._rows) == 40
+    assert "19,960 more" in panel.constraints.more_label.text()
+    assert panel.constraints.count() == 20_000
+    assert len(panel.constraints.question().ids) == 40
+
+
 def test_nothing_is_asked_while_a_run_goes_on_or_without_a_model(qtbot, store, panel):
     asked = []
     panel.asked.connect(asked.append)
