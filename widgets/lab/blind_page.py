@@ -44,6 +44,7 @@ class BlindPage(QWidget):
         self._numbers = 0
         self._equal = 0  # in a row
         self._told = False  # the names of the newest round stand there
+        self._later = False  # texts are wanted as soon as the engine is free
         self._halted = False  # stopped by hand, or by an error: texts are asked for by the button only
         self.setup = BlindSetup()
         self.round = BlindRoundView()
@@ -161,7 +162,8 @@ class BlindPage(QWidget):
         test = self.test
         if test is None or self._question is not None or self._ready is not None or self._halted:
             return
-        if self.store.activity in BUSY or self.store.facts is None:
+        self._later = self.store.activity in BUSY  # an answer may be here before its work has ended
+        if self._later or self.store.facts is None:
             return
         self._numbers += 1
         asked = replace(test.asked, prompt=test.next_prompt)
@@ -247,7 +249,7 @@ class BlindPage(QWidget):
 
     @Slot()
     def set_up(self) -> None:
-        self.test = None
+        self.test, self._later = None, False
         self._stack.setCurrentWidget(self.setup)
         self.bar.show_error("")
         self.refresh()
@@ -295,10 +297,14 @@ class BlindPage(QWidget):
                 self._take_answer(question, answer)
         if self._question is not None and self.store.activity not in BUSY and not self.bar.asked:
             self._question = None  # it was broken off, and has no answer
+        if self._later and self.store.activity not in BUSY:
+            self._later = False
+            if self.test is not None and not self.test.finished:
+                self._ask() if self.test.open_round is None else self._write_ahead()
         voting = self._stack.currentWidget() is self.round
         self.bar.refresh(BlindQuestion, self.setup.problem if not voting else "")
         waits = voting and self.test is not None and self.test.open_round is None and not self._told
-        at_work = self._question is not None or self._ready is not None
+        at_work = self._question is not None or self._ready is not None or self._later
         self.bar.start.setVisible(self._stack.currentWidget() is self.setup)
         ahead = voting and not waits  # texts that are written while another round is read are no news
         for part in (self.bar.bar, self.bar.words, self.bar.cancel):

@@ -92,6 +92,21 @@ def test_all_settings_draw_with_one_new_seed_each_round_and_texts_are_written_ah
     assert page.test.open_round.texts == ("c", "d")
 
 
+def test_texts_that_are_wanted_while_the_engine_still_ends_its_work_are_asked_for_after_it(page):
+    page.begin_test(TEST)
+    question = page.wishes[-1].question
+    page.store.set_activity("experiment")
+    page.begun(question)
+    page.store.take(ev.Answered(question, ev.BlindTexts(question, "model", "float32", ("a", "a"), ("eos", "eos"))))
+    asked = len(page.wishes)
+    page.refresh()  # the answer is there, and the engine is not free yet
+    assert page.test.equal == 1
+    assert not any(isinstance(wish, AskRound) for wish in page.wishes[asked:])
+    page.store.set_activity("idle")
+    page.refresh()
+    assert isinstance(page.wishes[-1], AskRound)
+
+
 def test_keys_vote_take_back_and_show(page):
     page.begin_test(TEST)
     answer(page, "a", "b")
