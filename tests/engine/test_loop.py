@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from engine import cache as kv
 from engine.control import Control
@@ -89,24 +90,39 @@ def test_greedy_ids_equal_those_of_generate(sessions, family, penalty):
     assert list(end_of(events).token_ids) == reference(session, prompt, 200, penalty)
 
 
-@pytest.mark.parametrize("penalty", [1.0, 1.2])
-def test_the_default_model_writes_what_generate_writes(default_session, penalty):
+class _PenaltyByRow:
+    """transformers' own repetition penalty for generate(), another for each row, so that one pass answers for all."""
+
+    def __init__(self, *penalties):
+        self.each = [RepetitionPenaltyLogitsProcessor(penalty) for penalty in penalties]
+
+    def __call__(self, ids, scores):
+        return torch.cat([penalise(ids[[row]], scores[[row]]) for row, penalise in enumerate(self.each)])
+
+
+def test_the_default_model_writes_what_generate_writes(default_session):
+    penalties = (1.0, 1.2)
     request = Request(
         1,
         "Describe how a river shapes the land it crosses.",
-        lanes=(SamplingSettings(temperature=0, repetition_penalty=penalty),),
+        lanes=tuple(SamplingSettings(temperature=0, repetition_penalty=penalty) for penalty in penalties),
         max_new_tokens=200,
     )
     events = run(default_session, request)
-    prompt = torch.tensor([[token.token_id for token in events[0].prompt_tokens]])
+    prompt = torch.tensor([[token.token_id for token in events[0].prompt_tokens]] * len(penalties))
     out = default_session.model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt),
         max_new_tokens=200,
         do_sample=False,
-        repetition_penalty=penalty,
+        repetition_penalty=1.0,
+        logits_processor=LogitsProcessorList([_PenaltyByRow(*penalties)]),
     )
-    assert list(end_of(events).token_ids) == out[0, prompt.shape[1] :].tolist()
+    for lane, row in enumerate(out[:, prompt.shape[1] :].tolist()):
+        ours = list(end_of(events, lane).token_ids)
+        assert len(ours) == 200 or ours[-1] == default_session.tokenizer.eos_token_id
+        assert ours == row[: len(ours)]
+        assert set(row[len(ours) :]) <= {default_session.tokenizer.pad_token_id}  # where it ended before the other
 
 
 def test_the_default_model_ends_its_turn(default_session):
