@@ -29,7 +29,7 @@ class Pace:
         self.threads = threads or most
         self.other = self.threads // 2 if self.threads > 1 else min(2, most)
         self._rows = 0
-        self._left = self._wait = FIRST_WAIT
+        self._left, self._wait = SEEN, FIRST_WAIT  # soon, since the machine may be busy as it begins
         self._times: deque[float] = deque(maxlen=SEEN)
         self._trial: list[float] = []
         self._usual = 0.0  # seconds of a step at the last decision

@@ -27,8 +27,8 @@ def steps(pace: Pace, count: int, seconds: dict[int, float]) -> list[int]:
 
 def test_half_the_threads_are_tried_and_taken_where_they_are_faster():
     pace = Pace(0)
-    taken = steps(pace, FIRST_WAIT + TRIED + 5, {4: 2.0, 2: 1.0})
-    assert taken == [4] * FIRST_WAIT + [2] * (TRIED + 5)
+    taken = steps(pace, SEEN + TRIED + 5, {4: 2.0, 2: 1.0})
+    assert taken == [4] * SEEN + [2] * (TRIED + 5)
     assert (pace.threads, pace.other) == (2, 4)
 
 
@@ -58,7 +58,7 @@ def test_one_thread_alone_is_never_changed_and_other_rows_are_seen_anew(monkeypa
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     pace = Pace(1)
     assert pace.other == 2
-    steps(pace, FIRST_WAIT, {1: 1.0, 2: 1.0})
+    steps(pace, SEEN, {1: 1.0, 2: 1.0})
     assert pace.trying
     with pace.step(3):
         pass
