@@ -35,9 +35,9 @@ class BlindTests(QObject):
     @property
     def folder(self) -> Path | None:
         window = self.window
-        if window._visit is None:
+        if window.visit is None:
             return blind_folder()
-        return Path(window._visit) / "blind" if window._visit else None
+        return Path(window.visit) / "blind" if window.visit else None
 
     @Slot(object)
     def begin(self, wish: BeginBlind) -> None:

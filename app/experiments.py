@@ -57,10 +57,10 @@ class Experiments(QObject):
     def folder(self) -> Path:
         """Where sweeps are kept; on a visit a folder that goes with the window."""
         window = self.window
-        if window._visit is None:
+        if window.visit is None:
             return sweeps_folder()
-        if window._visit:
-            return Path(window._visit) / "sweeps"
+        if window.visit:
+            return Path(window.visit) / "sweeps"
         if self._visit is None:
             self._visit = tempfile.TemporaryDirectory(prefix="glasswork-sweeps-", ignore_cleanup_errors=True)
         return Path(self._visit.name)
@@ -89,14 +89,14 @@ class Experiments(QObject):
         """The window's prompt with so many tokens; None, with a banner, where it cannot be run."""
         window = self.window
         try:
-            return replace(Asked.of(window.request()), max_new_tokens=max_new_tokens)
+            return replace(Asked.of(window.running.request()), max_new_tokens=max_new_tokens)
         except SettingsRefused as error:
             window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
             return None
 
     @Slot(object)
     def stop(self, _wish: object = None) -> None:
-        self.window.stop()
+        self.window.running.stop()
 
     @Slot(object)
     def page_changed(self, name: object) -> None:
@@ -125,7 +125,7 @@ class Experiments(QObject):
         if isinstance(event, Loaded) and not self._offered:
             self._offered = True
             going = self.window.preferences.going_sweep
-            if self.window._visit is None and going and (Path(going) / "sweep.json").is_file():
+            if self.window.visit is None and going and (Path(going) / "sweep.json").is_file():
                 self._numbers += 1
                 self._offer = SweepsQuestion(going, self._numbers)
                 self.window.engine.ask(self._offer)
@@ -189,7 +189,7 @@ class Experiments(QObject):
 
     def _remember_going(self, folder: str) -> None:
         """Written at once: a crash is what it is for."""
-        if self.window._visit is None and self.window.preferences.going_sweep != folder:
+        if self.window.visit is None and self.window.preferences.going_sweep != folder:
             self.window.preferences.going_sweep = folder
             write_preferences(self.window.preferences)
 

@@ -195,7 +195,7 @@ class Forks(QObject):
             self._waits = wish
             self.window.engine.stop()
             return
-        if not self.window.may_run():
+        if not self.window.running.may_run():
             return
         if self._same_text(wish, run):
             if self.window.sampling_panel.lock_button.isChecked():
@@ -214,7 +214,7 @@ class Forks(QObject):
             return
         runs = self.window.store.runs
         start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
-        if self.window.launch(request, before=tuple(story(start, runs))):
+        if self.window.running.launch(request, before=tuple(story(start, runs))):
             self._expected = self.window.engine.runs
 
     @Slot(object)

@@ -95,9 +95,9 @@ class Lanes(QObject):
         window = self.window
         if window.engine.busy == "run":
             if wish.one_token:
-                window.one_token()
+                window.running.one_token()
             return
-        if not window.may_run():
+        if not window.running.may_run():
             return
         try:
             request = self.request(wish.lanes)
@@ -105,7 +105,7 @@ class Lanes(QObject):
             window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
             return
         window.prompt_panel.remember()
-        if window.launch(request, wish.one_token):
+        if window.running.launch(request, wish.one_token):
             run_id = window.engine.runs
             window.store.compared = tuple((run_id, lane) for lane in range(len(request.lanes)))
             assert self._shown is not None
@@ -116,11 +116,11 @@ class Lanes(QObject):
         self.window.engine.set_settings(wish.lane, wish.settings)
 
     def steer(self, wish: SteerLanes) -> None:
-        {"pause": self.window.toggle_pause, "stop": self.window.stop}[wish.act]()
+        {"pause": self.window.running.toggle_pause, "stop": self.window.running.stop}[wish.act]()
 
     def set_pace(self, wish: LanesPace) -> None:
         self.window.sampling_panel.controls.set_pace(wish.seconds_per_token)
-        self.window.set_pace(wish.seconds_per_token)
+        self.window.running.set_pace(wish.seconds_per_token)
 
     def show_text(self, _wish: ShowText) -> None:
         self.window.laboratory.show(TEXT)

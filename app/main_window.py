@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import (
     QAction,
     QCloseEvent,
@@ -33,7 +31,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.drops import Drops
-from app.engine_thread import Engine, EstimateJob, PreviewJob
+from app.engine_thread import Engine, EstimateJob
 from app.experiments import Experiments
 from app.exports import Exports
 from app.filter_orders import FilterOrders
@@ -43,15 +41,16 @@ from app.laboratory import Laboratory
 from app.lanes import Lanes
 from app.menus import build_menus
 from app.models import Models
-from app.preferences import Preferences, read_preferences, runs_folder, write_preferences
+from app.preferences import Preferences, read_preferences
 from app.presets import Presets, presets_path
 from app.redecisions import Redecisions
+from app.remembering import remember, remember_plan, restore
 from app.replays import Replays
+from app.running import Running
 from app.trust import Trust
 from app.xray import Xrays
-from engine.errors import SettingsRefused
-from engine.events import EngineError, Estimate, Event, Loaded, PrefillProgress, RunEnd, TokenEvent
-from engine.settings import KernelWish, LoadPlan, Request, SamplingSettings
+from engine.events import EngineError, Estimate, Loaded, PrefillProgress, RunEnd, TokenEvent
+from engine.settings import KernelWish, LoadPlan
 from widgets import theme
 from widgets.banner import Banner
 from widgets.box_view import BoxView
@@ -78,7 +77,7 @@ class MainWindow(QMainWindow):
     def __init__(self, preferences: Preferences, note: str = "", visit: str | None = None) -> None:
         super().__init__()
         self.preferences = preferences
-        self._visit = visit
+        self.visit = visit
         self.setWindowTitle("Glasswork")
         self.setAcceptDrops(True)
         self.setObjectName("glasswork")
@@ -88,6 +87,7 @@ class MainWindow(QMainWindow):
         self.models = Models(self)
         self.trust = Trust(self)
         self.xrays = Xrays(self)
+        self.running = Running(self)
         self._painted = False
         self.first_replay: Path | None = None
         self._asked: LoadPlan | None = None  # remembered once it has loaded
@@ -97,7 +97,7 @@ class MainWindow(QMainWindow):
         self.lanes = Lanes(self)
         self.forks = Forks(self)
         self.exports = Exports(self)
-        self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self._visit is None else None)
+        self.presets = Presets(self, self.sampling_panel.presets, presets_path() if self.visit is None else None)
         self.experiments = Experiments(self)
         self.futures = FuturesOfText(self)
         self.filter_orders = FilterOrders(self)
@@ -105,7 +105,7 @@ class MainWindow(QMainWindow):
         from app.wiring import connect
 
         connect(self)
-        self._restore()
+        restore(self)
         if note:
             self.banner.show_note(note)
 
@@ -308,9 +308,10 @@ class MainWindow(QMainWindow):
             if read and self.engine.paused and self.store.activity != "paused":
                 self.store.set_activity("paused")
         elif isinstance(event, Loaded):
-            self._remember_model()
+            if self._asked is not None:
+                remember_plan(self.preferences, self._asked)
             self.left.setCurrentIndex(0)
-            self.ask_preview()
+            self.running.ask_preview()
         elif isinstance(event, EngineError) and event.during != "xray":  # that is told where it was asked
             self.banner.show_error(event)
             if event.during == "load":
@@ -324,117 +325,13 @@ class MainWindow(QMainWindow):
             self.store.set_activity("idle")
             self.replays.open_what_waits()
             if self.store.facts is not None:
-                self.ask_preview()  # a preview is not made while a run goes on
+                self.running.ask_preview()  # a preview is not made while a run goes on
         elif busy == "load":
             self.store.set_activity("loading")
         elif busy == "xray":
             self.store.set_activity("x-ray")
         elif busy == "experiment":
             self.store.set_activity("experiment")
-
-    # ---------------------------------------------------------------- running
-
-    def request(self) -> Request:
-        """What the panels ask for. Raises SettingsRefused where they cannot be run."""
-        return Request(
-            run_id=0,
-            prompt=self.prompt_panel.prompt(),
-            system=self.prompt_panel.system(),
-            raw=self.prompt_panel.raw(),
-            lanes=(self.sampling_panel.settings(),),
-            max_new_tokens=self.sampling_panel.max_new_tokens(),
-            stop=self.sampling_panel.stop_strings(),
-            forced_text=self.sampling_panel.forced_text(),
-            markers_as_text=self.prompt_panel.markers_as_text(),
-        )
-
-    @Slot()
-    def start_run(self) -> None:
-        self._begin(one_token=False)
-
-    def _begin(self, one_token: bool) -> None:
-        if run_page := getattr(self.laboratory.pages[self.laboratory.current], "run_page", None):
-            run_page(one_token)  # Run means what is seen
-            return
-        if self.engine.busy == "run" or not self.may_run():
-            return
-        self.banner.dismiss()
-        self.sampling_panel.prepare_run()
-        try:
-            request = self.request()
-        except SettingsRefused as error:
-            self.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
-            return
-        self.prompt_panel.remember()
-        self.launch(request, one_token)
-
-    def may_run(self) -> bool:
-        """Whether the engine could write now; a banner says why not."""
-        if self.engine.busy or self.store.facts is None:
-            self.banner.show_note(
-                self.tr("A precision x-ray goes on: the run can start once the model is back.")
-                if self.engine.busy == "xray"
-                else self.tr("An experiment goes on: stop it, or wait for its end.")
-                if self.engine.busy == "experiment"
-                else self.tr("The model is still loading: the run can start once it is there.")
-                if self.engine.busy == "load"
-                else self.tr("No model is loaded: choose one first."),
-                self.tr("Choose a model…"),
-                self.show_model_panel,
-            )
-            return False
-        return True
-
-    def launch(self, request: Request, one_token: bool = False, before: tuple[Event, ...] = ()) -> bool:
-        """Starts a run, recorded where runs are. before: as in RunJob."""
-        self.banner.dismiss()
-        folder = str(runs_folder()) if self._visit is None else self._visit
-        if not self.engine.run(request, folder, one_token, before):
-            return False
-        self.replays.requests[self.engine.runs] = request
-        self.store.set_activity("prefill")
-        return True
-
-    @Slot()
-    def one_token(self) -> None:
-        """One token more; starts a run that pauses after its first token when none goes on."""
-        if self.engine.busy == "run":
-            self.store.select(None)
-            self.engine.step_once()
-            self.store.set_activity("paused")
-        else:
-            self._begin(one_token=True)
-
-    @Slot()
-    def toggle_pause(self) -> None:
-        if self.engine.busy != "run":
-            return
-        if self.engine.paused:
-            self.engine.resume()
-            self.store.set_activity("decode")
-        else:
-            self.engine.pause()
-            self.store.set_activity("paused")
-
-    @Slot()
-    def stop(self) -> None:
-        self.engine.stop()
-        self.replays.cancel()
-
-    @Slot(object)
-    def use_settings(self, settings: SamplingSettings) -> None:
-        """A slider moved: from the next token on (SAM-10)."""
-        run = self.store.current
-        self.engine.set_settings(run.start.lane if run is not None and run.running else 0, settings)
-
-    @Slot(object)
-    def set_pace(self, seconds_per_token: object) -> None:
-        self.engine.set_pace(float(seconds_per_token))  # type: ignore[arg-type]
-
-    @Slot()
-    def ask_preview(self) -> None:
-        panel = self.prompt_panel
-        self.engine.preview(PreviewJob(panel.prompt(), panel.system(), panel.raw(), panel.markers_as_text()))
 
     @Slot()
     def previous_token(self) -> None:
@@ -464,18 +361,6 @@ class MainWindow(QMainWindow):
         act = self.sender()
         assert isinstance(act, QAction)
         self.laboratory.show(act.data())
-
-    def _remember_model(self) -> None:
-        if (plan := self._asked) is not None:
-            self.preferences.model = plan.model
-            self.preferences.precision = plan.precision or ""
-            self.preferences.kernel, self.preferences.attention = plan.kernel or "", plan.attention or ""
-            self.preferences.int8_threshold = plan.int8_threshold
-            self.preferences.double_quantisation = plan.double_quantisation
-            self.preferences.compute_dtype = plan.compute_dtype or ""
-            self.preferences.keep_windows = plan.keep_windows
-            if isinstance(plan.device_map, str):
-                self.preferences.device_map = plan.device_map
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         self.drops.enter(event)
@@ -551,60 +436,11 @@ class MainWindow(QMainWindow):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.open()
 
-    # ---------------------------------------------------------------- remembering
-
-    def _restore(self) -> None:
-        p = self.preferences
-        for action in self.theme_actions.actions():
-            action.setChecked(action.data() == p.theme)
-        theme.motion = p.motion
-        self.motion_action.setChecked(p.motion)
-        self.keep_cache_action.setChecked(p.keep_cache)
-        self.resize(1440, 900)
-        self.restore_layout()
-        for stored, restore in ((p.window, self.restoreGeometry), (p.layout, self.restoreState)):
-            if stored:
-                with contextlib.suppress(ValueError):
-                    restore(QByteArray(base64.b64decode(stored)))
-        self.model_panel.options.packing.restore(p.int8_threshold, p.double_quantisation, p.compute_dtype)
-        self.model_panel.options.windows.setChecked(p.keep_windows)
-        self.model_panel.ledger.set_wish(p.ledger_context, p.ledger_lanes)
-        self.store.described_machine = (p.planned_gpus, p.planned_cpu_gb)
-        self.prompt_panel.restore(p.prompt, p.system or None, p.raw)
-        self.sampling_panel.constraints.restore(p.words)
-        self.sampling_panel.constraints.set_begin(p.begin_with)
-        with contextlib.suppress(SettingsRefused, TypeError):
-            self.sampling_panel.restore(
-                SamplingSettings.from_dict(p.sampling), p.max_new_tokens, tuple(p.stop), p.seconds_per_token
-            )
-        self.engine.set_pace(p.seconds_per_token)
-        self.text_view.set_size_step(p.text_size)
-
-    def remember(self) -> None:
-        p = self.preferences
-        self.laboratory.show_text()  # the docks that a page has hidden are part of the layout
-        p.window = base64.b64encode(self.saveGeometry().data()).decode()
-        p.layout = base64.b64encode(self.saveState().data()).decode()
-        p.prompt, p.system = self.prompt_panel.prompt(), self.prompt_panel.system() or ""
-        p.raw = self.prompt_panel.raw()
-        p.sampling = self.sampling_panel.settings().as_dict()
-        p.max_new_tokens = self.sampling_panel.max_new_tokens()
-        p.stop = list(self.sampling_panel.stop_strings())
-        p.begin_with, p.words = self.sampling_panel.forced_text(), self.sampling_panel.constraints.state()
-        p.seconds_per_token = self.sampling_panel.pace()
-        p.text_size = self.text_view.size_step()
-        p.ledger_context, p.ledger_lanes = self.model_panel.ledger.kept_wish()
-        p.planned_gpus, p.planned_cpu_gb = self.store.described_machine
-        self.models.remember()
-        self.lanes.remember()
-        self.futures.remember()
-        write_preferences(p)
-
     def closeEvent(self, event: QCloseEvent) -> None:
         """Cancel, quit, wait; then the window may go."""
         self.experiments.close()
-        if self._visit is None:
-            self.remember()
+        if self.visit is None:
+            remember(self)
         self.hide()  # gone at once for the person, while the engine comes to its end
         self.models.stop()
         self.xrays.close()

@@ -43,10 +43,10 @@ def build_menus(window: MainWindow) -> None:
     _action(file, tr("Quit"), "Ctrl+Q", window.close).setMenuRole(QAction.MenuRole.QuitRole)
 
     run = bar.addMenu(tr("&Run"))
-    window.run_action = _action(run, tr("Run"), "Ctrl+Return", window.start_run)
-    window.step_action = _action(run, tr("One token"), "Ctrl+T", window.one_token)
-    window.pause_action = _action(run, tr("Pause or go on"), "Ctrl+P", window.toggle_pause)
-    window.stop_action = _action(run, tr("Stop"), "Ctrl+.", window.stop)
+    window.run_action = _action(run, tr("Run"), "Ctrl+Return", window.running.start_run)
+    window.step_action = _action(run, tr("One token"), "Ctrl+T", window.running.one_token)
+    window.pause_action = _action(run, tr("Pause or go on"), "Ctrl+P", window.running.toggle_pause)
+    window.stop_action = _action(run, tr("Stop"), "Ctrl+.", window.running.stop)
     run.addSeparator()
     forks = window.forks
     acts = [

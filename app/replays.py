@@ -231,7 +231,7 @@ class Replays(QObject):
     @Slot()
     def stop_and_open(self) -> None:
         self.window.banner.dismiss()
-        self.window.stop()
+        self.window.running.stop()
         if self.window.engine.busy:
             self._waits = self._asked
         else:

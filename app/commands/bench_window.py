@@ -80,9 +80,9 @@ def main() -> None:
     window.start()
     wait()
     window.sampling_panel.restore(replace(window.sampling_panel.settings(), temperature=0.8), tokens, (), 0.0)
-    window.start_run()  # the first run warms up
+    window.running.start_run()  # the first run warms up
     wait()
-    window.start_run()
+    window.running.start_run()
     while not (window.store.current and window.store.current.tokens and window.store.current.running):
         app.processEvents()
     pulse.start()

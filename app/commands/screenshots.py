@@ -98,11 +98,11 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         browser.close()
         window.toggle_model_panel()
         tell(f"Running the prompt: {PROMPT}")
-        window.start_run()
+        window.running.start_run()
         wait(lambda: bool(window.store.current) and len(window.store.current.tokens) >= TOKENS // 3, window)
-        window.toggle_pause()
+        window.running.toggle_pause()
         camera.shoot("04-paused")
-        window.toggle_pause()
+        window.running.toggle_pause()
         wait(lambda: not window.engine.busy, window)
         run = window.store.current
         assert run is not None
@@ -131,7 +131,7 @@ def tour(folder: Path, model: str, tell: Callable[[str], None] | None) -> list[s
         tell(f"Running a Chinese prompt: {CHINESE}")
         window.prompt_panel.restore(CHINESE, None, False)
         window.sampling_panel.restore(SETTINGS, 40, (), 0.0)
-        window.start_run()
+        window.running.start_run()
         wait(lambda: not window.engine.busy, window)
         camera.shoot("07-chinese")
         tell("Comparing float32 with bfloat16 …")

@@ -12,7 +12,7 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, QObject, QTimer, Slot
 from PySide6.QtWidgets import QApplication
 
-from app import main_window
+from app import main_window, running
 from app.preferences import Preferences, preferences_path, write_preferences
 
 LOOK_EVERY_MS = 5
@@ -58,7 +58,7 @@ class Closer(QObject):
         run = window.store.current
         if run is None:
             if window.store.facts is not None and not window.engine.busy:
-                window.start_run()
+                window.running.start_run()
             return False
         if len(run.tokens) < 3:
             return False
@@ -70,7 +70,7 @@ def main(state: str, model: str, folder: str) -> int:
     preferences = Preferences(model=model, raw=True, prompt="ab", max_new_tokens=100_000, seconds_per_token=0.01)
     preferences.sampling = {"temperature": 0}
     write_preferences(preferences, preferences_path())
-    main_window.runs_folder = lambda: Path(folder)
+    running.runs_folder = lambda: Path(folder)
     application = QApplication(["glasswork"])
     closer = Closer(state)
     application.installEventFilter(closer)

@@ -97,12 +97,12 @@ def test_a_window_closes_in_each_state_and_its_thread_ends(state, make_window, u
     if state == "prefill":
         window.prompt_panel.set_prompt("long " * 9000)
     if state in ("prefill", "decode", "paused"):
-        window.start_run()
+        window.running.start_run()
         until(lambda: window.store.current is not None and window.store.current.prefill)
     if state in ("decode", "paused"):
         until(lambda: len(window.store.current.tokens) >= 3)
     if state == "paused":
-        window.toggle_pause()
+        window.running.toggle_pause()
     if state == "unload":
         window.engine.unload()
     assert window.close()
@@ -146,7 +146,7 @@ def test_a_library_that_cannot_be_interrupted_holds_no_window_back(make_window, 
         return decode(running, ids)
 
     monkeypatch.setattr(engine.loop._Running, "decode", slow)
-    window.start_run()
+    window.running.start_run()
     until(lambda: len(steps) == 4 and len(window.store.current.tokens) >= 3)
     with pytest.raises(Left, match="0"):
         window.engine.close()
@@ -365,7 +365,7 @@ def test_a_second_run_of_the_same_prompt_begins_from_the_kept_cache_until_that_i
     until(lambda: window.store.facts is not None and not window.engine.busy)
 
     def run():
-        window.start_run()
+        window.running.start_run()
         until(lambda: not window.engine.busy and window.store.current is not None)
         return window.store.current.prefill[-1]
 

@@ -9,7 +9,7 @@ from widgets.lab.order_page import LAST
 def test_the_page_answers_for_a_text_and_for_its_replay(loaded, make_window, until, tmp_path):
     settings = {"temperature": 0.9, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 5}
     window = loaded(str(tmp_path), sampling=settings, max_new_tokens=6)
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and window.store.current.end is not None and not window.engine.busy)
     window.laboratory.show("order")
     page = window.laboratory.page("order")

@@ -21,7 +21,7 @@ def ran(loaded, until):
     def build(visit="", tokens=12, **changes):
         window = loaded(visit, **({"sampling": SETTINGS, "max_new_tokens": tokens} | changes))
         window.sampling_panel.lock_button.setChecked(True)
-        window.start_run()
+        window.running.start_run()
         until(lambda: over(window) and window.store.runs)
         return window
 
@@ -164,7 +164,7 @@ def test_the_slider_view_goes_on_from_where_the_text_would_go_elsewhere(ran, unt
 
 def test_a_fork_of_a_running_text_stops_it_first(loaded, until):
     window = loaded(seconds_per_token=0.02, max_new_tokens=5000, sampling={"temperature": 0})
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and len(window.store.current.tokens) > 4)
     run = window.store.current
     window.store.select(2)
@@ -173,7 +173,7 @@ def test_a_fork_of_a_running_text_stops_it_first(loaded, until):
     until(lambda: len(window.store.runs) == 2 and len(window.store.runs[1].tokens) > 5)
     assert run.end.reason == "cancelled"
     assert window.store.runs[1].tokens[2].forced
-    window.stop()
+    window.running.stop()
     until(lambda: over(window))
 
 
@@ -305,7 +305,7 @@ def test_a_fork_can_be_undone_and_done_again(ran, until):
 
 def test_undone_while_it_is_written_it_stops_and_goes(loaded, until):
     window = loaded(seconds_per_token=0.02, max_new_tokens=5000, sampling={"temperature": 0})
-    window.one_token()
+    window.running.one_token()
     until(lambda: window.store.current is not None and window.store.activity == "paused")
     run = window.store.current
     window.text_view.asked.emit(ForkWish(run.place(0), text="x"))
@@ -367,12 +367,12 @@ def test_another_file_clears_what_can_be_undone(ran, until, tmp_path):
 
 def test_a_text_that_is_being_written_is_not_pruned(loaded, until):
     window = loaded(seconds_per_token=0.02, max_new_tokens=5000, sampling={"temperature": 0})
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and window.store.current.tokens)
     window.forks.prune(PruneWish(((1, 0),)))
     assert window.store.runs
     assert "stop it first" in window.banner.text
-    window.stop()
+    window.running.stop()
     until(lambda: over(window))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.remembering import remember
 from engine.settings import SamplingSettings
 
 SETTINGS = {"temperature": 0.9, "top_k": 40, "seed": 5}
@@ -16,7 +17,7 @@ def ran(loaded, until):
     def build(**changes):
         window = loaded(**({"sampling": SETTINGS, "max_new_tokens": 12} | changes))
         window.sampling_panel.lock_button.setChecked(True)
-        window.start_run()
+        window.running.start_run()
         until(lambda: not window.engine.busy and window.store.runs)
         window.store.select(4)
         window.futures.show()
@@ -79,9 +80,9 @@ def test_a_stop_in_the_middle_keeps_what_is_there(ran, until):
     assert found.stopped
     assert 0 < len(found.futures) < 256
     assert window.store.activity == "idle"
-    window.start_run()  # and the engine is free: on this page Run asks again
+    window.running.start_run()  # and the engine is free: on this page Run asks again
     until(lambda: window.engine.busy == "experiment")
-    window.stop()
+    window.running.stop()
     until(lambda: not window.engine.busy)
 
 
@@ -124,7 +125,7 @@ def test_the_fields_come_back_at_the_next_start(ran):
     window, page = ran()
     page.count.setValue(8)
     page.picture.zoom_text(6)
-    window.remember()
+    remember(window)
     assert window.preferences.futures_form == {"count": 8, "tokens": 5, "own": False, "text_size": 7}
 
 
@@ -153,6 +154,6 @@ def test_the_text_comes_back_with_its_panels_as_they_were(make_window, qtbot):
     qtbot.waitUntil(lambda: {name: (dock.width(), dock.height()) for name, dock in window.docks.items()} == before)
     assert all(dock.isVisible() for dock in window.docks.values())
     window.laboratory.show("futures")
-    window.remember()  # as on closing: what a page has hidden is there at the next start
+    remember(window)  # as on closing: what a page has hidden is there at the next start
     again = make_window(layout=window.preferences.layout)
     assert all(dock.isVisible() for dock in again.docks.values())

@@ -60,7 +60,7 @@ def test_what_is_found_before_weights_are_read_leaves_the_loaded_model(loaded, u
     assert not ear.heard(Unloaded)
     assert window.engine.worker.session is session
     assert window.store.facts is facts
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and not window.engine.busy)
     assert window.store.current.end.reason in ("length", "eos")
 

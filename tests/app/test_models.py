@@ -111,12 +111,12 @@ def test_a_model_is_downloaded_while_another_runs_and_can_then_be_loaded(loaded,
     window = loaded(max_new_tokens=60_000, seconds_per_token=0.001, sampling={"temperature": 0})
     window.models.show_browser()
     page = find(window, until)
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current and window.store.current.tokens)
     click(page.download_button)
     until(lambda: row_of(window).state == "done")
     assert window.engine.busy == "run"
-    window.stop()
+    window.running.stop()
     until(lambda: not window.engine.busy)
     browser = window.models.browser
     until(lambda: [choice.model for choice in browser.local.table.shown()] == ["org/tiny"])

@@ -9,6 +9,7 @@ import pytest
 
 from app.engine_thread import Engine
 from app.preferences import read_preferences
+from app.remembering import remember
 from engine import events as ev
 from engine.settings import OffloadQuestion, PlanWish
 from widgets.planner_view import PlannerDialog
@@ -102,7 +103,7 @@ def test_the_price_of_offload_is_measured_and_the_loaded_model_stays(loaded, unt
     assert [row[0] for row in page.price.rows()] == ["all on CPU", "1 layer on disk", "2 layers on disk"]
     assert window.store.facts is not None
     assert window.engine.worker.session.model is not None
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and window.store.current.end is not None)
     assert window.store.current.end.reason == "length"
 
@@ -134,7 +135,7 @@ def test_cancel_breaks_the_measuring_off_and_a_run_does_too(loaded, until, monke
     begun.clear()
     page.price.measure.click()
     assert begun.wait(WAIT_S)
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and window.store.current.end is not None)
     until(page.price.measure.isVisible)
     assert isinstance(page._question, OffloadQuestion)
@@ -163,7 +164,7 @@ def test_context_lanes_and_the_described_machine_are_remembered(make_window, tmp
     assert window.store.described_machine == ("8x80", 512.0)
     window.model_panel.ledger.set_wish(1000, 2)
     window.store.described_machine = ("1x16", 32.0)
-    window.remember()
+    remember(window)
     kept, _ = read_preferences(path)
     assert (kept.ledger_context, kept.ledger_lanes) == (1000, 2)
     assert (kept.planned_gpus, kept.planned_cpu_gb) == ("1x16", 32.0)

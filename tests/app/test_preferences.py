@@ -148,4 +148,4 @@ def test_two_windows_leave_one_whole_file(path):
 def test_a_window_opens_with_any_settings(make_window, values):
     window = make_window(**values)
     window.sampling_panel.prepare_run()
-    window.request()
+    window.running.request()

@@ -49,7 +49,7 @@ def test_the_model_that_was_loaded_is_kept_where_it_is_one_of_the_two(opened, cl
     assert next(event.side for event in events if isinstance(event, XrayProgress)) == 1  # it comes last, and stays
     assert window.engine.loaded_plan == plan
     assert window.store.facts.precision == "float32"
-    window.start_run()
+    window.running.start_run()
     until(lambda: window.store.current is not None and window.store.current.end is not None)
     assert window.store.current.end.reason != "error"
 
@@ -86,9 +86,9 @@ def test_a_run_cannot_start_meanwhile_and_is_told_so(opened, click, until):
     window, view, _events = opened()
     click(view.run_button)
     until(lambda: window.engine.busy == "xray")
-    window.start_run()
+    window.running.start_run()
     assert "x-ray" in window.banner.text
-    window.stop()
+    window.running.stop()
     until(lambda: not window.engine.busy and window.store.facts is not None)
 
 
