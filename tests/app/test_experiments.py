@@ -126,7 +126,7 @@ def test_a_sweep_that_went_on_at_the_close_is_offered_at_the_next_start(
     again.continue_shown()
     assert second.engine.busy == "experiment"
     until(lambda: again.sweep.done > page.sweep.done)
-    second.stop()
+    second.engine.stop()
     until(lambda: not second.engine.busy)
     assert second.preferences.going_sweep == ""  # stopped by hand is not broken off
 
