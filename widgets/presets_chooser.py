@@ -169,14 +169,9 @@ class PresetChooser(QWidget):
         self.menu_button.setAccessibleName(self.tr("Presets: more"))
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.menu_button)
-        acts = (
-            (self.tr("Save these settings as a preset…"), "Ins", self.ask_name),
-            (self.tr("Rename…"), "Shift+F2", self.ask_new_name),
-            (self.tr("Delete"), "Del", self.delete),
-        )
-        self.save_action, self.rename_action, self.delete_action = (
-            self._act(menu, text, key, slot) for text, key, slot in acts
-        )
+        self.save_action = self._act(menu, self.tr("Save these settings as a preset…"), "Ins", self.ask_name)
+        self.rename_action = self._act(menu, self.tr("Rename…"), "Shift+F2", self.ask_new_name)
+        self.delete_action = self._act(menu, self.tr("Delete"), "Del", self.delete)
         menu.addSeparator()
         self.undo_action = self._act(menu, self.tr("Undo"), "", self.undo_requested)
         menu.addSeparator()
