@@ -29,7 +29,7 @@ def cut_word(stage: str) -> str:
         "min_p": translate("cut", "min-p"),
         "typical_p": translate("cut", "typical-p"),
         "no_repeat_ngram": translate("cut", "no-repeat"),
-        "banned": translate("cut", "banned"),
+        "banned": translate("cut", "ban"),
         "bias": translate("cut", "bias"),
         "penalties": translate("cut", "penalty"),
     }.get(stage, stage)
