@@ -7,7 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from app.commands.record import INTERRUPTED, interrupts, output_path, whole_number
+from app.commands.arguments import output_path, whole_number
+from app.commands.record import INTERRUPTED, interrupts
 from engine.control import Control
 from engine.errors import DONE, Cancelled, SettingsRefused
 from engine.export import ALTERNATIVES, ExportRun, lane_letter, runs_of, title_of, token_count

@@ -11,30 +11,28 @@ import json
 import math
 import sys
 
-from app.commands.packing import add_packing_arguments, packing_from
-from app.commands.record import (
-    INTERRUPTED,
-    Progress,
+from app.commands.arguments import (
+    add_model_arguments,
+    add_text_arguments,
     clean_text,
-    device_map_from,
-    interrupts,
+    finite,
     lane_from,
+    plan_from,
     whole_number,
 )
+from app.commands.record import INTERRUPTED, Progress, interrupts
 from engine.control import Control
 from engine.errors import DONE, Cancelled, SettingsRefused
 from engine.events import Event, ExperimentProgress
 from engine.experiments import FIGURES, USUAL_BATCH, Asked, Sweep, SweepAxis, SweepQuestion, values_named
-from engine.settings import LoadPlan, SamplingSettings, precision_named
+from engine.settings import SamplingSettings
 
 MOST_SEEDS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help='a folder, a cached hub id, a GGUF file, or "default"')
-    parser.add_argument("--prompt", required=True, help="a chat message where the model has a chat template")
-    parser.add_argument("--system", help="the chat's system text (left out: the template's own)")
-    parser.add_argument("--raw", action="store_true", help="the prompt is plain text to go on with, no chat")
+    add_model_arguments(parser)
+    add_text_arguments(parser, prompt_required=True)
     parser.add_argument(
         "--vary",
         action="append",
@@ -47,28 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seeds", default="1", metavar="N", help="runs in each cell (default: 1)")
     parser.add_argument("--seed", default="0", metavar="N", help="the first of the seeds (default: 0)")
-    parser.add_argument("--max-new-tokens", default="256", metavar="N")
-    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
     parser.add_argument(
         "--batch", default=str(USUAL_BATCH), metavar="N", help="runs that are computed together (default: %(default)s)"
     )
-    parser.add_argument("--precision", help="float32, bfloat16, float16, int8, nf4, fp4 (left out: as the files say)")
-    parser.add_argument("--device-map", default="auto", help="auto, one device, or module=device,module=device")
-    parser.add_argument("--kernel", help="how products are computed, as the kernels box names it (default: measured)")
-    add_packing_arguments(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="a new folder, or that of a sweep to go on with")
     parser.add_argument("--json", action="store_true", help="print all figures as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     # Everything that can be refused is refused before torch is imported and a model is loaded.
-    plan = LoadPlan(
-        args.model,
-        precision_named(args.precision),
-        device_map=device_map_from(args.device_map),
-        kernel=args.kernel,
-        **packing_from(args),
-    )
+    plan = plan_from(args)
     question = question_from(args)
     from engine.logs import start_logging
 
@@ -150,7 +136,7 @@ def as_json(found: Sweep) -> dict:
             | {name: getattr(run.settings, name) for name in names}
             | {"replay": run.file if figures is not None else None}
             | {"end_reason": figures.reason if figures is not None else None}
-            | {name: _finite(figures.figure(name)) if figures is not None else None for name in FIGURES}
+            | {name: finite(figures.figure(name)) if figures is not None else None for name in FIGURES}
         )
     cells = []
     for cell in question.cells:
@@ -159,7 +145,7 @@ def as_json(found: Sweep) -> dict:
         cells.append(
             values
             | {"runs": len(found.of_cell(cell))}
-            | {name: {"mean": _finite(mean.mean), "deviation": _finite(mean.deviation)} for name, mean in means.items()}
+            | {name: {"mean": finite(mean.mean), "deviation": finite(mean.deviation)} for name, mean in means.items()}
         )
     return {
         "folder": question.folder,
@@ -208,10 +194,6 @@ def as_text(found: Sweep) -> str:
             )
         )
     return "\n".join([*lines, *found.notes])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 class SweepProgress(Progress):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from pathlib import Path
 
+from app.commands.arguments import clean_text, device_map_from, finite
 from app.commands.packing import add_packing_arguments, packing_from
-from app.commands.record import INTERRUPTED, clean_text, device_map_from, interrupts
+from app.commands.record import INTERRUPTED, interrupts
 from engine.control import Control
 from engine.errors import DONE, Cancelled, FileRefused, SettingsRefused
 from engine.events import Event, Xray, XrayProgress, XraySide
@@ -96,8 +96,8 @@ def as_json(found: Xray) -> dict:
         "model": found.model,
         "text": found.sample or "own",
         "tokens_compared": len(found.compared),
-        "mean_kl_nats": _finite(found.mean_kl_nats),
-        "largest_kl_nats": _finite(found.largest_kl_nats),
+        "mean_kl_nats": finite(found.mean_kl_nats),
+        "largest_kl_nats": finite(found.largest_kl_nats),
         "flips": len(found.flips),
         "same_first_choice": found.same_first_share,
         "smaller_is_slower_because": found.slower_because or None,
@@ -106,7 +106,7 @@ def as_json(found: Xray) -> dict:
             {
                 "id": token.token_id,
                 "text": token.label,
-                "kl_nats": None if token.kl_nats is None else _finite(token.kl_nats),
+                "kl_nats": None if token.kl_nats is None else finite(token.kl_nats),
                 "logprobs": None if token.kl_nats is None else [token.reference_logprob, token.other_logprob],
                 "first_choices": None if token.kl_nats is None else [token.reference_choice, token.other_choice],
                 "flipped": token.flipped,
@@ -121,17 +121,13 @@ def _side_json(side: XraySide) -> dict:
     return {
         "precision": side.precision,
         "quantised_layers": side.words or None,
-        "perplexity": _finite(side.perplexity),
+        "perplexity": finite(side.perplexity),
         "weights_bytes": side.weights_bytes,
         "decode_tokens_per_s": side.decode_tokens_per_s,
         "load_ms": side.load_ms,
         "read_ms": side.read_ms,
         "decode_path": side.decode_path,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def as_text(found: Xray) -> str:

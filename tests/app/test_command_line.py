@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.__main__ import COMMANDS, main
-from app.commands import record
+from app.commands import arguments
 from engine.errors import CannotLoad, SettingsRefused
 from engine.settings import SamplingSettings
 from tests.tiny_models import tiny_folder, tiny_model
@@ -127,18 +127,18 @@ def test_wrong_arguments_are_told_before_torch_or_qt_are_imported():
 
 @given(st.integers())
 def test_a_seed_may_be_any_integer(seed):
-    assert record.lane_from(f"seed={seed}", None).seed == seed
-    assert record.lane_from("temperature=1", record.whole_number("--seed", str(seed))).seed == seed
+    assert arguments.lane_from(f"seed={seed}", None).seed == seed
+    assert arguments.lane_from("temperature=1", arguments.whole_number("--seed", str(seed))).seed == seed
 
 
 @given(st.floats(0, 100), st.integers(0, 2**31 - 1))
 def test_a_lane_says_what_its_numbers_say(temperature, top_k):
-    lane = record.lane_from(f"temperature={temperature!r}, top_k={top_k}", 5)
+    lane = arguments.lane_from(f"temperature={temperature!r}, top_k={top_k}", 5)
     assert lane == SamplingSettings(temperature=temperature, top_k=top_k, seed=5)
 
 
 def test_a_lane_that_names_its_seed_keeps_it():
-    assert record.lane_from("seed=-3,no_repeat_ngram=2", 5) == SamplingSettings(seed=-3, no_repeat_ngram_size=2)
+    assert arguments.lane_from("seed=-3,no_repeat_ngram=2", 5) == SamplingSettings(seed=-3, no_repeat_ngram_size=2)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_absurd_setting_is_refused_with_a_way_out(tmp_path, capsys, lane):
 
 def test_a_refused_setting_names_its_range():
     with pytest.raises(SettingsRefused) as refused:
-        record.lane_from("top_p=1.1", None)
+        arguments.lane_from("top_p=1.1", None)
     assert "from" in refused.value.fix or "more than 0 up to 1" in refused.value.fix
 
 
@@ -210,11 +210,11 @@ def test_what_cannot_be_run_ends_with_its_code(tmp_path, monkeypatch, capsys, mo
 
 
 def test_a_device_map_may_be_a_table():
-    assert record.device_map_from("model.layers.0=disk, lm_head=cpu") == (
+    assert arguments.device_map_from("model.layers.0=disk, lm_head=cpu") == (
         ("model.layers.0", "disk"),
         ("lm_head", "cpu"),
     )
-    assert record.device_map_from("cuda:0") == "cuda:0"
+    assert arguments.device_map_from("cuda:0") == "cuda:0"
 
 
 # ---------------------------------------------------------------- record, for real

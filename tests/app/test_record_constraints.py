@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.commands.record import lane_from
+from app.commands.arguments import lane_from
 from engine.errors import SettingsRefused
 
 
