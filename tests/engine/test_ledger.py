@@ -82,7 +82,8 @@ def test_weights_of_a_family_are_as_predicted_part_by_part(case, precision, fold
     session.close()
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+# fp4 lies in memory as nf4 does, and packing a whole model takes seconds; the families are packed in both.
+@pytest.mark.parametrize("precision", [each for each in PRECISIONS if each != "fp4"])
 def test_weights_of_the_default_model_are_as_predicted_part_by_part(precision, default_model_path):
     session = loaded(str(default_model_path), precision)
     check(session, precision)
