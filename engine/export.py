@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from engine.events import Event, Loaded, RunEnd, RunStart, SessionFacts, SettingsChanged, TokenEvent
+from engine.figures import lane_letter
 from engine.replay_lines import json_line, settings_values
 from engine.settings import SamplingSettings
 
@@ -83,16 +84,6 @@ class ExportRun:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def lane_letter(lane: int) -> str:
-    """A, B, … Z, AA, AB, … as spreadsheets count."""
-    letters = ""
-    lane += 1
-    while lane:
-        lane, place = divmod(lane - 1, 26)
-        letters = chr(ord("A") + place) + letters
-    return letters
 
 
 def title_of(run: ExportRun, several: bool = True) -> str:

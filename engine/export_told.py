@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from engine.events import TokenEvent
-from engine.export import ExportRun, lane_letter, title_of
-from engine.figures import NGRAM, figures_of, first_difference
+from engine.export import ExportRun, title_of
+from engine.figures import NGRAM, figures_of, first_difference, lane_letter
 from engine.replay_lines import seed_value
 from engine.settings import RANGES, SamplingSettings
 

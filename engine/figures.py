@@ -110,3 +110,13 @@ class GrowingFigures:
             repetition=self._repeated / (self.tokens or math.nan),
             mean_entropy_nats=self._entropy_nats / chosen,
         )
+
+
+def lane_letter(lane: int) -> str:
+    """A, B, … Z, AA, AB, … as spreadsheets count."""
+    letters = ""
+    lane += 1
+    while lane:
+        lane, place = divmod(lane - 1, 26)
+        letters = chr(ord("A") + place) + letters
+    return letters

@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QCoreApplication
 
-from widgets.run_names import lane_letter
+from engine.figures import lane_letter
 from widgets.run_store import Run
 
 LONGEST_NAME = 40

@@ -7,6 +7,7 @@ from itertools import takewhile
 from PySide6.QtCore import QCoreApplication
 
 from engine.events import RunStart
+from engine.figures import lane_letter
 from widgets.format import count_text
 from widgets.lab.lane_words import changed_words
 from widgets.run_store import Run, RunStore
@@ -16,16 +17,6 @@ MOST_GIVEN = 400  # tokens that are told of what was given
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("RunNames", text)
-
-
-def lane_letter(lane: int) -> str:
-    """A, B, … Z, AA, …"""
-    letters = ""
-    lane += 1
-    while lane:
-        lane, rest = divmod(lane - 1, 26)
-        letters = chr(ord("A") + rest) + letters
-    return letters
 
 
 def run_name(start: RunStart) -> str:

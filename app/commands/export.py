@@ -11,9 +11,10 @@ from app.commands.arguments import output_path, whole_number
 from app.commands.record import INTERRUPTED, interrupts
 from engine.control import Control
 from engine.errors import DONE, Cancelled, SettingsRefused
-from engine.export import ALTERNATIVES, ExportRun, lane_letter, runs_of, title_of, token_count
+from engine.export import ALTERNATIVES, ExportRun, runs_of, title_of, token_count
 from engine.export_file import write_whole
 from engine.export_kinds import ENDINGS, SINGLE, pieces_of
+from engine.figures import lane_letter
 from engine.replay import read_replay
 
 MOST_ALTERNATIVES = 128

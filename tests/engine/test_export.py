@@ -18,11 +18,11 @@ from engine.export import (
     as_it_was,
     as_json_lines,
     harmless,
-    lane_letter,
     runs_of,
     title_of,
     token_count,
 )
+from engine.figures import lane_letter
 from engine.settings import Parent, SamplingSettings
 from tests.engine.export_runs import run_with, written_run
 from tests.widgets.events_factory import end, start, token, tokens

@@ -14,7 +14,7 @@ from tests.widgets.test_store_forks import fork_events, parent_events
 from widgets import theme
 from widgets.lab.forks_page import ForksPage
 from widgets.reuse import reuse_text
-from widgets.run_names import lane_letter, run_name, run_words
+from widgets.run_names import run_name, run_words
 from widgets.run_store import RunStore
 
 CTRL = Qt.KeyboardModifier.ControlModifier
@@ -184,7 +184,6 @@ def test_runs_are_called_by_name_number_and_letter(page):
     assert run_name(make.start(3)) == "run 3"
     assert run_name(make.start(3, lane=1, lanes=4)) == "run 3 B"
     assert run_name(make.start(3, name="calm")) == "calm"
-    assert [lane_letter(n) for n in (0, 25, 26, 63)] == ["A", "Z", "AA", "BL"]
     assert run_words(page.store, page.store.run((4, 0))).startswith("run 4 · from run 1 at word 8 · T")
 
 
