@@ -11,11 +11,9 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from engine import events as ev
 from engine.settings import SamplingSettings
-from tests.widgets.facts import facts
 from widgets.lab.blind_page import BlindPage
 from widgets.lab.blind_result import notes, verdicts
 from widgets.lab.experiment_wishes import AskRound, BeginBlind, KeepBlind, StopExperiment
-from widgets.run_store import RunStore
 
 SETTINGS = tuple(SamplingSettings(temperature=t) for t in (0.5, 1.0, 1.5))
 TEST = ev.BlindTest(ev.Asked("", raw=True, max_new_tokens=8), ("A hill.",), SETTINGS[:2], ("calm", "wild"), True, 20)
@@ -29,16 +27,9 @@ def voted(test: ev.BlindTest, *preferred: int) -> ev.BlindTest:
 
 
 @pytest.fixture
-def page(qtbot):
-    store = RunStore()
-    store.take(ev.Loaded(facts()))
-    made = BlindPage(store)
-    qtbot.addWidget(made)
-    made.resize(1000, 700)
-    made.wishes = []
-    made.asked.connect(made.wishes.append)
+def page(shown):
+    made = shown(BlindPage)
     made.set_prompt("A hill.")
-    made.show()
     made.refresh()
     return made
 

@@ -30,7 +30,7 @@ CONTROL_KEY = Qt.KeyboardModifier.ControlModifier
 def page_of(qtbot):
     """Builds pages over a store; what they ask for is in `page.wishes`."""
     theme.set_mode("light")
-    kept = []
+    kept = []  # qtbot holds them weakly
 
     def build(store: RunStore | None = None, *settings: SamplingSettings, size=(1040, 760)) -> LanesPage:
         page = LanesPage(store or store_with())
@@ -46,11 +46,7 @@ def page_of(qtbot):
         kept.append(page)
         return page
 
-    yield build
-    for page in kept:  # now, and not at the end of the suite, which would be slowed down by hundreds of widgets
-        page.close()
-        page.deleteLater()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return build
 
 
 @pytest.fixture

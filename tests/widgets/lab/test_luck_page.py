@@ -11,12 +11,10 @@ from PySide6.QtTest import QTest
 from engine import events as ev
 from engine.luck import compared
 from engine.settings import SamplingSettings
-from tests.widgets.facts import facts
 from widgets.lab.experiment_wishes import RunLuck
 from widgets.lab.luck_page import LuckPage
 from widgets.lab.luck_words import explanation, summary
 from widgets.lab.settings_list import Named, SettingsList, as_dicts, from_dicts
-from widgets.run_store import RunStore
 
 A, B = SamplingSettings(temperature=0.5), SamplingSettings(temperature=1.5, top_p=0.9)
 
@@ -36,17 +34,8 @@ APART, ALIKE = luck((1.0, 1.2, 1.1, 0.9), (3.0, 3.3, 2.9, 3.1)), luck((1.0, 2.0,
 
 
 @pytest.fixture
-def page(qtbot):
-    store = RunStore()
-    store.take(ev.Loaded(facts()))
-    made = LuckPage(store)
-    qtbot.addWidget(made)
-    made.resize(1000, 700)
-    made.wishes = []
-    made.asked.connect(made.wishes.append)
-    made.show()
-    made.refresh()
-    return made
+def page(shown):
+    return shown(LuckPage)
 
 
 def test_a_difference_that_stands_out_is_the_settings_doing():

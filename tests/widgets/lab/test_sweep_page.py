@@ -11,13 +11,11 @@ from PySide6.QtTest import QTest
 
 from engine import events as ev
 from engine.settings import SamplingSettings
-from tests.widgets.facts import facts
 from widgets import theme
 from widgets.lab.even_shades import _oklab, shade
 from widgets.lab.experiment_wishes import GoOn, OpenRuns, RunSweep
 from widgets.lab.sweep_map import heat_map, table
 from widgets.lab.sweep_page import SweepPage
-from widgets.run_store import RunStore
 
 AXES = (ev.SweepAxis("temperature", (0.0, 0.5, 1.0)), ev.SweepAxis("top_p", (0.5, 1.0)))
 
@@ -38,17 +36,8 @@ def sweep(done: int = 12, axes=AXES) -> ev.Sweep:
 
 
 @pytest.fixture
-def page(qtbot):
-    store = RunStore()
-    store.take(ev.Loaded(facts()))
-    made = SweepPage(store)
-    qtbot.addWidget(made)
-    made.resize(1000, 700)
-    made.wishes = []
-    made.asked.connect(made.wishes.append)
-    made.show()
-    made.refresh()
-    return made
+def page(shown):
+    return shown(SweepPage)
 
 
 def test_a_map_shows_means_over_seeds_with_their_spread_in_the_tooltip():
