@@ -117,6 +117,19 @@ class _Sorted(QSortFilterProxyModel):
         return one < other
 
 
+def quiet_table(view: QTableView) -> None:
+    """No lines, no row numbers, one thing chosen at a time; Tab leaves the table, columns can be drawn wider."""
+    view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+    view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setTabKeyNavigation(False)
+    view.setShowGrid(False)
+    view.setWordWrap(False)
+    view.verticalHeader().hide()
+    view.horizontalHeader().setHighlightSections(False)
+    view.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+
+
 class RowsView(QTableView):
     """The table. One row is chosen; Enter or a double click acts on it."""
 
@@ -138,19 +151,11 @@ class RowsView(QTableView):
         self.setModel(self._sorted)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setTabKeyNavigation(False)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.verticalHeader().hide()
+        quiet_table(self)
         header = self.horizontalHeader()
         header.setSectionsMovable(True)
-        header.setHighlightSections(False)
         header.setStretchLastSection(True)
         header.setSortIndicatorShown(True)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.setSortingEnabled(True)
         theme.changes.changed.connect(self._restyle)
         self.selectionModel().currentRowChanged.connect(self._row_changed)

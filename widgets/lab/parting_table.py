@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
 
 from widgets import theme
 from widgets.format import count_text, number_text, plain_tooltip
@@ -15,6 +15,7 @@ from widgets.lab.lane_set import LETTERS
 from widgets.lab.lane_words import odds_tooltip, odds_words, tr, word_text
 from widgets.lab.parting import PartingRow
 from widgets.panel import Panel
+from widgets.rows import quiet_table
 
 Index = QModelIndex | Any  # Qt gives a persistent one now and then
 FIXED = 3  # columns before the lanes'
@@ -106,17 +107,8 @@ class PartingView(QTableView):
         self.setModel(self.rows)
         self.setAccessibleName(tr("First words where the lanes part"))
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectItems)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setTabKeyNavigation(False)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.verticalHeader().hide()
-        header = self.horizontalHeader()
-        header.setHighlightSections(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        header.setMinimumSectionSize(theme.base_px() * 4)
+        quiet_table(self)
+        self.horizontalHeader().setMinimumSectionSize(theme.base_px() * 4)
         self.clicked.connect(self._pick)
         theme.changes.changed.connect(self._restyle)
         self._restyle()
