@@ -71,8 +71,8 @@ def reference(session, prompt_ids, count, penalty=1.0):
     return out[0, ids.shape[1] :].tolist()
 
 
-@pytest.mark.parametrize("penalty", [1.0, 1.3])
-@pytest.mark.parametrize("family", FAMILIES)
+# What no penalty changes is the same for every family; with one, texts do not fall into a loop.
+@pytest.mark.parametrize(("family", "penalty"), [("llama", 1.0), *((family, 1.3) for family in FAMILIES)])
 def test_greedy_ids_equal_those_of_generate(sessions, family, penalty):
     session = sessions(family)
     events = run(
