@@ -37,6 +37,24 @@ def blueprints(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="module")
+def empty(blueprints):
+    """transformers' own model of a shape, without weights."""
+    import torch
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForCausalLM
+
+    made = {}
+
+    def get(name):
+        if name not in made:
+            with init_empty_weights():
+                made[name] = AutoModelForCausalLM.from_config(blueprints[name].config, dtype=torch.bfloat16)
+        return made[name]
+
+    return get
+
+
 def machine(*gigabytes: float, cpu: float = 64) -> tuple[tuple[str, int], ...]:
     return (*((f"cuda:{at}", round(size * 1e9)) for at, size in enumerate(gigabytes)), ("cpu", round(cpu * 1e9)))
 
@@ -47,15 +65,13 @@ def wish(devices, **changes) -> PlanWish:
 
 @pytest.mark.parametrize("device_map", ["auto", "balanced", "balanced_low_0", "sequential"])
 @pytest.mark.parametrize(("name", "gpus"), [("70B", [24] * 2), ("405B", [80] * 8), ("70B", [80, 48, 24])])
-def test_the_plan_is_accelerates_own(name, gpus, device_map, blueprints):
+def test_the_plan_is_accelerates_own(name, gpus, device_map, blueprints, empty):
     """As a person would ask accelerate, on a model of transformers under its own context of empty weights."""
     import torch
-    from accelerate import infer_auto_device_map, init_empty_weights
+    from accelerate import infer_auto_device_map
     from accelerate.utils import get_balanced_memory
-    from transformers import AutoModelForCausalLM
 
-    with init_empty_weights():
-        model = AutoModelForCausalLM.from_config(blueprints[name].config, dtype=torch.bfloat16)
+    model = empty(name)
     memory = {at: round(size * 1e9) for at, size in enumerate(gpus)} | {"cpu": 64 * 10**9}
     options = {"no_split_module_classes": ["LlamaDecoderLayer"], "dtype": torch.bfloat16}
     if device_map != "sequential":
