@@ -223,7 +223,6 @@ def inside_pages(window: MainWindow, camera: Camera) -> None:
 def experiment_pages(window: MainWindow, camera: Camera) -> None:
     """The pages of the laboratory that run a prompt many times, on few tokens."""
     from engine.events import SweepAxis
-    from widgets import theme
 
     laboratory = window.laboratory
     laboratory.show("sweep")
@@ -244,16 +243,7 @@ def experiment_pages(window: MainWindow, camera: Camera) -> None:
     blind.restore({"tokens": 24, "planned": 2})
     blind.begin()
     wait(lambda: blind.test is not None and blind.test.open_round is not None, window)
-    for mode in ("light", "dark"):
-        theme.set_mode(mode)
-        for name, size in SIZES.items():
-            laboratory.show_text()  # another size brings all docks back; a page hides those that it does not want
-            window.resize(*size)
-            window.restore_layout()
-            for page in ("sweep", "luck", "blind"):
-                laboratory.show(page)
-                camera.shoot_widget(f"11-{page}-{mode}{name}", window)
-    theme.set_mode("light")
+    camera.shoot_pages("11", "sweep", "luck", "blind")
     wait(lambda: not window.engine.busy, window)
     laboratory.show_text()
 
@@ -261,7 +251,6 @@ def experiment_pages(window: MainWindow, camera: Camera) -> None:
 def fork_pages(window: MainWindow, camera: Camera) -> None:
     """The run goes on another way at three words; the tree of that, and the futures of one word."""
     from engine.settings import ForkWish
-    from widgets import theme
 
     root, laboratory, store = window.store.current, window.laboratory, window.store
     assert root is not None
@@ -287,22 +276,12 @@ def fork_pages(window: MainWindow, camera: Camera) -> None:
     wait(lambda: futures.found is not None and futures.found.whole and not window.engine.busy, window)
     if len(futures.picture.boxes) > 1:
         futures.picture.choose(futures.picture.boxes[1])
-    for mode in ("light", "dark"):
-        theme.set_mode(mode)
-        for name, size in SIZES.items():
-            laboratory.show_text()
-            window.resize(*size)
-            window.restore_layout()
-            for page in ("forks", "futures"):
-                laboratory.show(page)
-                camera.shoot_widget(f"12-{page}-{mode}{name}", window)
-    theme.set_mode("light")
+    camera.shoot_pages("12", "forks", "futures")
     laboratory.show_text()
 
 
 def lane_pages(window: MainWindow, camera: Camera) -> None:
     """Three lanes side by side, at the first word where two part; the small window of one of them."""
-    from widgets import theme
     from widgets.lab.lane_set import Lane, LaneSet
 
     laboratory = window.laboratory
@@ -320,15 +299,7 @@ def lane_pages(window: MainWindow, camera: Camera) -> None:
     wait(lambda: not window.engine.busy and window.store.current.end is not None, window)
     page.look()
     page.table.view.picked.emit(page.table.view.rows.rows[0].step if page.table.view.rows.rows else 0, 1)
-    for mode in ("light", "dark"):
-        theme.set_mode(mode)
-        for name, size in SIZES.items():
-            laboratory.show_text()
-            window.resize(*size)
-            window.restore_layout()
-            laboratory.show("lanes")
-            camera.shoot_widget(f"13-lanes-{mode}{name}", window)
-    theme.set_mode("light")
+    camera.shoot_pages("13", "lanes")
     page.edit(1)
     camera.shoot_widget("13-lanes-edit", page.editor)
     laboratory.show_text()
@@ -346,6 +317,21 @@ class Camera:
             self.window.resize(*size)
             self.window.restore_layout()
         self.shoot_widget(name, self.window)
+
+    def shoot_pages(self, number: str, *pages: str) -> None:
+        """Pages of the laboratory, light and dark, in each size."""
+        from widgets import theme
+
+        for mode in ("light", "dark"):
+            theme.set_mode(mode)
+            for name, size in SIZES.items():
+                self.window.laboratory.show_text()  # another size brings back docks that a page does not want
+                self.window.resize(*size)
+                self.window.restore_layout()
+                for page in pages:
+                    self.window.laboratory.show(page)
+                    self.shoot_widget(f"{number}-{page}-{mode}{name}", self.window)
+        theme.set_mode("light")
 
     def shoot_widget(self, name: str, widget: QWidget) -> None:
         from PySide6.QtCore import QElapsedTimer
