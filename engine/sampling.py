@@ -19,7 +19,7 @@ from engine.events import FILTERS, StageFigures
 from engine.penalties import Bans, bans_of, biased, penalised
 from engine.redecided import Tail
 from engine.settings import SamplingSettings
-from engine.tail import NAMED_KEPT, tail_of
+from engine.tail import NAMED_KEPT, tail_of, weighed
 
 CANDIDATES_KEPT = 40
 # transformers compares float32 sums; a border closer than their rounding is decided as the exact sum would be.
@@ -114,12 +114,13 @@ def decide(
     everything is banned.
     """
     raw = Ranking(logits)
-    top, weight, entropy = _spread(logits, 1.0)
-    if not math.isfinite(top) or not math.isfinite(weight):
+    top = float(logits.max())  # NaN if any is
+    if not math.isfinite(top):
         raise broken_logits(step, precision)
-    raw_lse = top + math.log(weight)
+    all_of = weighed(logits, top)
+    raw_lse = top + math.log(all_of.total)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
-    funnel, adjusted, bans, before = _adjusted(raw, (top, weight), history, settings, step)
+    funnel, adjusted, bans, before = _adjusted(raw, (top, all_of.total), history, settings, step)
     stages += before
 
     if settings.greedy:
@@ -153,7 +154,7 @@ def decide(
         candidate_adjusted=None if adjusted is None else adjusted[ids].astype(np.float64),
         candidate_cuts=codes.tobytes(),
         logsumexp=raw_lse,
-        entropy_nats=entropy,
+        entropy_nats=all_of.entropy_nats,
         final_entropy_nats=final_entropy,
         stages=tuple(stages),
         rank=rank,
@@ -161,31 +162,31 @@ def decide(
         final_logprob=final_logprob,
         draw_low=low,
         draw_high=high,
-        tail=tail_of(raw, top, largest, ids[largest.size :], history, settings),
+        tail=tail_of(raw, all_of, largest, ids[largest.size :], history, settings),
     )
 
 
 def _adjusted(
-    raw: Ranking, weighed: tuple[float, float], history: History, settings: SamplingSettings, step: int
+    raw: Ranking, spread: tuple[float, float], history: History, settings: SamplingSettings, step: int
 ) -> tuple[_Funnel, np.ndarray | None, Bans, list[StageFigures]]:
     """What stands before temperature: bias, penalties and bans.
 
-    weighed: the raw logits, by `_weighed`. Returns the funnel that temperature and filters go on with, the changed
-    logits (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
+    spread: largest and weight of the raw logits. Returns the funnel that temperature and filters go on with, the
+    changed logits (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
     """
     ranking, kept, stages = raw, int(raw.values.size), []
 
     def figures(name: str, count: int) -> None:
-        stages.append(StageFigures(name, count, weighed[0] + math.log(weighed[1])))
+        stages.append(StageFigures(name, count, spread[0] + math.log(spread[1])))
 
     adjusted = biased(raw.values, settings)
     if adjusted is not None:
-        ranking, weighed = Ranking(adjusted), _weighed(adjusted, 1.0)
+        ranking, spread = Ranking(adjusted), _weighed(adjusted, 1.0)
     if settings.logit_bias:
         figures("bias", kept)
     changed = penalised(ranking.values, history, settings)
     if changed is not None:
-        adjusted, ranking, weighed = changed, Ranking(changed), _weighed(changed, 1.0)
+        adjusted, ranking, spread = changed, Ranking(changed), _weighed(changed, 1.0)
         figures("penalties", kept)
     bans = bans_of(ranking.values, history, settings, step)
     person = bool(settings.banned or settings.banned_sequences)
@@ -196,10 +197,10 @@ def _adjusted(
         if gone.size:
             left = ranking.values.copy()
             left[gone] = -np.inf
-            ranking, weighed, kept = Ranking(left), _weighed(left, 1.0), kept - int(gone.size)
+            ranking, spread, kept = Ranking(left), _weighed(left, 1.0), kept - int(gone.size)
         if on:
             figures(name, kept)
-    return _Funnel(ranking, *weighed, kept, settings.temperature), adjusted, bans, stages
+    return _Funnel(ranking, *spread, kept, settings.temperature), adjusted, bans, stages
 
 
 def broken_logits(step: int, precision: str = "") -> RunFailed:

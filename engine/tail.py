@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,14 @@ NAMED_KEPT = 128  # with the listed ones
 
 
 def tail_of(
-    raw: Ranking, top: float, listed: np.ndarray, others: np.ndarray, history: History, settings: SamplingSettings
+    raw: Ranking, all_of: Weighed, listed: np.ndarray, others: np.ndarray, history: History, settings: SamplingSettings
 ) -> kept.Tail:
     """The tail of one decision. Bins are exact in order: equal logits share one.
 
-    top: the largest raw logit. listed: ids of the largest that are kept anyway. others: what is listed beyond those.
+    all_of: the raw logits, by `weighed`. listed: ids of the largest that are kept anyway. others: what is listed beyond
+        those.
     """
-    logits = raw.values
+    logits, top = raw.values, all_of.top
     named = raw.first(NAMED_KEPT)
     below = float(logits[named[-1]]) if named.size < logits.size else -math.inf
     taken = np.zeros(logits.size, dtype=bool)
@@ -43,10 +45,7 @@ def tail_of(
     if others.size and others[0] in named:  # at most the chosen one
         others = others[:0]
     gone = np.concatenate((named, others, more, far))
-    counts, masses = binned(logits, np.float32(top))
-    less, lighter = binned(logits[gone], np.float32(top))
-    counts, masses = counts - less, np.maximum(masses - lighter, 0.0)
-    masses[counts == 0] = 0.0
+    counts, masses = binned(logits, all_of, gone)
     used = np.flatnonzero(counts)
     first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
     ids = np.concatenate((named[listed.size :], more)).astype(np.int32)
@@ -76,7 +75,6 @@ _COARSE = round(kept.COARSE_NATS / kept.FINE_NATS)  # fine places in a coarse bi
 _PLACES = kept.FINE_BINS + _COARSE * kept.COARSE_BINS
 _PLACE_STARTS = np.append(np.arange(kept.FINE_BINS), np.arange(kept.FINE_BINS, _PLACES + 1, _COARSE))
 _BIN_OF_PLACE = np.repeat(np.arange(kept.BINS_OF_TAIL), np.diff(_PLACE_STARTS, append=_PLACES + 1))
-_PLACE_WEIGHTS = np.exp(-np.arange(_PLACES + 1) / _PER_NAT)
 
 
 def bins_of(depth: np.ndarray) -> np.ndarray:
@@ -92,26 +90,54 @@ def bin_edges() -> np.ndarray:
 _PIECE = 8192  # small enough that its arrays stay in the processor's cache: three times as fast as all at once
 
 
-def binned(values: np.ndarray, top: np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """How many of these logits, and the sum of exp(logit - top), in each bin. int64 and float64.
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighed:
+    """Raw logits once they were looked at, each weighing exp(logit - top).
 
-    One pass counts and weighs: each token adds `one` for itself, and its weight in units of its place's largest, which
-    together stay below `one`.
+    top: the largest. total: of the weights. entropy_nats: of the distribution. counts, masses: of tokens and of weights
+    by fine place.
     """
-    one = float(1 << int(values.size).bit_length())
-    sums = np.zeros(_PLACES + 1)
+
+    top: float
+    total: float
+    entropy_nats: float
+    counts: np.ndarray
+    masses: np.ndarray
+
+
+def weighed(values: np.ndarray, top: float) -> Weighed:
+    """What bins, log-sum-exp and entropy need of these logits, in one go.
+
+    values: float32 [vocab], none NaN. top: the largest, finite.
+    """
+    counts, masses = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1)
+    total = slope = 0.0
     for start in range(0, values.size, _PIECE):
-        with np.errstate(over="ignore"):
-            depth = top - values[start : start + _PIECE]
-            depth *= np.float32(_PER_NAT)
-        places = np.floor(depth)
-        np.minimum(places, np.float32(_PLACES), out=places)
-        depth -= places
-        depth *= np.float32(-kept.FINE_NATS)
-        np.exp(depth, out=depth)
-        weights = depth.astype(np.float64)
-        weights += one
-        sums += np.bincount(places.astype(np.int64), weights, minlength=_PLACES + 1)
-    counts = np.floor(sums / one)
-    masses = (sums - counts * one) * _PLACE_WEIGHTS
-    return np.add.reduceat(counts, _PLACE_STARTS).astype(np.int64), np.add.reduceat(masses, _PLACE_STARTS)
+        depth, weights, places = _placed(values[start : start + _PIECE], top)
+        counts += np.bincount(places, minlength=_PLACES + 1)
+        masses += np.bincount(places, weights, minlength=_PLACES + 1)
+        total += float(weights.sum(dtype=np.float64))
+        with np.errstate(invalid="ignore"):  # an impossible token is infinitely deep and weighs nothing
+            depth *= weights
+        part = float(depth.sum(dtype=np.float64))
+        slope += part if math.isfinite(part) else float(np.nansum(depth, dtype=np.float64))
+    return Weighed(top, total, max(0.0, math.log(total) + slope / total), counts, masses)
+
+
+def binned(values: np.ndarray, raw: Weighed, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many logits, and the sum of exp(logit - top), in each bin, without these ids. int64 and float64 [bins]."""
+    _, weights, places = _placed(values[without], raw.top)
+    counts = raw.counts - np.bincount(places, minlength=_PLACES + 1)
+    masses = raw.masses - np.bincount(places, weights, minlength=_PLACES + 1)
+    masses[counts == 0] = 0.0
+    masses = np.maximum(masses, 0.0)
+    return np.add.reduceat(counts, _PLACE_STARTS), np.add.reduceat(masses, _PLACE_STARTS)
+
+
+def _placed(values: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How far below the largest each lies, in nats, its weight (both float32), and its fine place (int64)."""
+    with np.errstate(over="ignore", invalid="ignore"):  # -inf, and inf * 0, where a token is impossible
+        depth = np.float32(top) - values
+        weights = np.exp(-depth)
+        places = np.minimum(depth * np.float32(_PER_NAT), np.float32(_PLACES)).astype(np.int64)
+    return depth, weights, places

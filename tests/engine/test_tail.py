@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.redecided import BINS_OF_TAIL
 from engine.sampling import CANDIDATES_KEPT, History, decide
 from engine.settings import SamplingSettings
-from engine.tail import NAMED_KEPT, bin_edges, binned, bins_of
+from engine.tail import NAMED_KEPT, bin_edges, binned, bins_of, weighed
 
 
 @settings(max_examples=60)
@@ -21,11 +21,19 @@ def test_bins_hold_every_logit_and_its_weight(size, seed, spread, impossible) ->
     if impossible:
         values[1:][random.random(size - 1) < 0.2] = -np.inf
     top = np.float32(values.max())
-    counts, masses = binned(values, top)
+    all_of = weighed(values, float(top))
+    counts, masses = binned(values, all_of, np.empty(0, dtype=np.int64))
     depth = (top - values).astype(np.float64)
     where = bins_of(top - values)
     np.testing.assert_array_equal(counts, np.bincount(where, minlength=BINS_OF_TAIL))
     np.testing.assert_allclose(masses, np.bincount(where, np.exp(-depth), minlength=BINS_OF_TAIL), rtol=4e-6, atol=0)
+    odds = np.exp(-depth) / np.exp(-depth).sum()
+    assert all_of.entropy_nats == pytest.approx(
+        -(odds * np.log(odds, where=odds > 0, out=np.zeros(size))).sum(), abs=2e-5
+    )
+    without = random.permutation(size)[: size // 3]
+    left = np.delete(where, without)
+    np.testing.assert_array_equal(binned(values, all_of, without)[0], np.bincount(left, minlength=BINS_OF_TAIL))
     edges = bin_edges()
     finite = np.isfinite(depth)
     assert (depth[finite] >= edges[where[finite]] * (1 - 1e-6)).all()
