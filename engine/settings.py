@@ -268,6 +268,11 @@ class SamplingSettings:
         # Two different logits in float32 are never so near that a temperature this small leaves the lesser a chance.
         return self.temperature < 1e-30
 
+    @property
+    def names_tokens(self) -> bool:
+        """Whether they mean something with one tokenizer only."""
+        return bool(self.logit_bias or self.banned or self.banned_sequences)
+
     def as_dict(self) -> dict[str, float | int]:
         return asdict(self)
 

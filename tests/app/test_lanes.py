@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from engine.events import SettingsChanged, TokenEvent
 from engine.replay import read_replay
 from engine.settings import LanePrompt, LoadPlan, SamplingSettings
 from tests.app.test_window import Listener, over
+from tests.tiny_models import tiny_folder
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.vary_dialog import Variation
 
@@ -210,3 +212,77 @@ def test_another_page_another_model_and_the_end_in_the_middle_of_it(loaded, unti
     window.run_action.trigger()
     until(lambda: len(window.store.runs) == 4 and window.store.runs[3].tokens)
     window.close()
+
+
+def other_model(window, tmp_path, until, **changes):
+    window.load(LoadPlan(str(tiny_folder(tmp_path / "another", seed=4, **changes))))
+    until(lambda: window.store.facts is not None and window.store.facts.name == "another" and not window.engine.busy)
+
+
+BANNED = replace(COOL, banned=(97,), logit_bias=((98, 5.0),))
+
+
+def test_banned_tokens_of_another_model_are_never_taken_for_this_ones(loaded, until, tmp_path):
+    window = loaded()
+    page = page_with(window, COOL, BANNED)
+    window.run_action.trigger()
+    written(window, page, until)
+    other_model(window, tmp_path, until, vocab_size=310)
+    window.run_action.trigger()
+    assert not window.engine.busy
+    assert len(window.store.runs) == 2
+    assert "tiny-llama" in window.banner.text
+    assert window.banner.text.startswith("Lane B:")
+    window.lanes.take_tokens_out()
+    assert [lane.settings for lane in page.lanes.lanes] == [COOL, COOL]
+    window.run_action.trigger()
+    until(lambda: len(window.store.runs) == 4)
+    written(window, page, until)
+    page.undo()  # brings them back, and then they are still the other model's
+    assert page.lanes.lanes[1].settings == BANNED
+
+
+def test_banned_tokens_of_another_model_in_a_recording_are_not_run_on_this_one(loaded, until, tmp_path):
+    window = loaded(visit=str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    page = page_with(window, COOL, BANNED)
+    window.run_action.trigger()
+    written(window, page, until)
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    other_model(window, tmp_path, until, vocab_size=310)
+    page.restore(LaneSet((Lane(0, COOL), Lane(1, COOL)), 0, max_new_tokens=8))
+    mine = window.store.runs[0]
+    window.replays.open_file(path)
+    until(lambda: window.store.compared and window.store.runs[0] is not mine)
+    page.look()
+    assert page.lanes.lanes[1].settings == BANNED  # though its run has the number of the one that was there
+    window.run_action.trigger()
+    assert not window.engine.busy
+    assert "tiny-llama" in window.banner.text
+
+
+def test_banned_tokens_of_a_relative_run_and_it_is_said(loaded, until, tmp_path):
+    window = loaded()
+    page = page_with(window, COOL, BANNED)
+    window.run_action.trigger()
+    written(window, page, until)
+    other_model(window, tmp_path, until)
+    window.run_action.trigger()
+    assert "chosen with tiny-llama" in window.banner.text
+    until(lambda: len(window.store.runs) == 4)
+    written(window, page, until)
+    assert page.run_of(page.lanes.lanes[1].key).start.settings == BANNED
+
+
+def test_lanes_that_come_back_know_whose_tokens_they_ban(loaded, until, tmp_path):
+    window = loaded()
+    page = page_with(window, COOL, BANNED)
+    window.run_action.trigger()
+    written(window, page, until)
+    window.lanes.remember()
+    again = loaded(lanes=json.loads(json.dumps(window.preferences.lanes)))
+    again.laboratory.show("lanes")
+    other_model(again, tmp_path, until, vocab_size=310)
+    again.run_action.trigger()
+    assert not again.engine.busy
+    assert "tiny-llama" in again.banner.text

@@ -201,6 +201,7 @@ class LaneColumn(QFrame):
         self.canvas.set_colour(place)
         if self.name_field.text() != lane.name and not self.name_field.isModified():
             self.name_field.setText(lane.name)
+            self.name_field.setCursorPosition(0)  # of a long name its beginning is seen
         name = self.tr("lane {letter}").format(letter=self._letter)
         self.setAccessibleName(f"{name} {lane.name}".strip())
         self.canvas.setAccessibleName(self.tr("Text of {lane}").format(lane=name))

@@ -24,7 +24,7 @@ from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes
 from widgets.lab.parting import LaneWatch, parting_rows
 from widgets.lab.parting_table import PartingTable
 from widgets.lab.vary_dialog import Variation, VaryDialog
-from widgets.run_store import RunStore
+from widgets.run_store import Run, RunStore
 
 WORDS_EVERY_MS = 250
 FRAME_MS_PER_LANE = 6
@@ -291,6 +291,10 @@ class LanesPage(QWidget):
         self.bar.limit_field.commit()
         self.asked.emit(RunLanes(self.lanes, one_token))
 
+    def run_of(self, key: int) -> Run | None:
+        """What the lane with this key wrote."""
+        return self._runs.of(key)
+
     def began(self, run_id: int) -> None:
         """The lanes as they stand are written by this run."""
         self._seen_compared = self._runs.began(self.lanes, run_id)
@@ -337,6 +341,7 @@ class LanesPage(QWidget):
     @Slot()
     def _forget_runs(self) -> None:
         self._runs.forget()
+        self._seen_compared = ()  # what stands side by side now may have the numbers of what stood there
 
     def _bind(self) -> None:
         """Gives each lane its run, beside the reference's."""
