@@ -18,8 +18,8 @@ LINE = 110  # characters of a comment's or list's line
 # ---------------------------------------------------------------- transformers
 
 DRAW = (
-    "Glasswork draws its own random numbers, so generate() writes other words than the run did, with the same odds; "
-    "with do_sample=False the words are the same."
+    "Glasswork draws its own random numbers, so generate() writes other words than the run did, from the same odds "
+    "at each place. Only greedy runs can be written again word by word."
 )
 GREEDY = "Greedy: the words are the run's, as long as the arithmetic is the same (precision, attention, kernels)."
 _MARKER = re.compile(r"<[^<>\s]{1,60}>|\[/?[A-Z_]{2,40}\]")
