@@ -36,12 +36,14 @@ class Asked:
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
     markers_as_text: bool = True
+    forced_text: str = ""
 
     @classmethod
     def of(cls, request: Request) -> Asked:
         return cls(
-            request.prompt, request.system, request.raw, request.max_new_tokens, request.stop, request.markers_as_text
-        )
+            request.prompt, request.system, request.raw, request.max_new_tokens, request.stop,
+            request.markers_as_text, request.forced_text,
+        )  # fmt: skip
 
     def request(self, lanes: Sequence[SamplingSettings], run_id: int = 1) -> Request:
         """These lanes as one batch."""
@@ -54,6 +56,7 @@ class Asked:
             max_new_tokens=self.max_new_tokens,
             stop=self.stop,
             markers_as_text=self.markers_as_text,
+            forced_text=self.forced_text,
         )
 
 

@@ -37,17 +37,20 @@ def luck(question: LuckQuestion, session: Session, control: Control, emit: Calla
     facts = session.facts
     return Luck(
         question, facts.name, facts.precision, (runs[0], runs[1]), (written[0], written[1]),
-        compared(runs[0], runs[1]), _notes(question, runs),
+        compared(runs[0], runs[1], all(settings.greedy for settings in question.settings)), _notes(question, runs),
     )  # fmt: skip
 
 
-def compared(first: Sequence[RunFigures], second: Sequence[RunFigures]) -> tuple[LuckFigure, ...]:
+def compared(
+    first: Sequence[RunFigures], second: Sequence[RunFigures], certain: bool = False
+) -> tuple[LuckFigure, ...]:
     """Each of TEXT_FIGURES of the two, with the interval of the difference (Welch) and Holm's correction over them.
 
+    certain: both are greedy, so that every seed writes the same.
     A figure that cannot be compared (NaN: fewer than two texts have it) has no part in the correction.
     """
     samples = [([run.figure(name) for run in first], [run.figure(name) for run in second]) for name in TEXT_FIGURES]
-    differences = [welch(*pair) for pair in samples]
+    differences = [welch(*pair, certain) for pair in samples]
     means = [(mean_of(one), mean_of(other)) for one, other in samples]
     known = [at for at, difference in enumerate(differences) if difference.p == difference.p]
     corrected = dict(zip(known, holm([differences[at].p for at in known]), strict=True))

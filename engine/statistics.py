@@ -143,11 +143,13 @@ def mean_of(values: Sequence[float]) -> Mean:
     return Mean(count, mean, deviation, mean - half, mean + half)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
+def welch(first: Sequence[float], second: Sequence[float], certain: bool = False) -> Difference:
     """The interval of the difference of two means whose spreads may differ, and Welch's two-sided p.
 
-    Source: Welch 1947, degrees of freedom by Welch and Satterthwaite. Two samples without any spread differ exactly
-    or not at all. NaN where a sample has fewer than two values.
+    Source: Welch 1947, degrees of freedom by Welch and Satterthwaite. NaN where a sample has fewer than two values.
+    Two samples without any spread have no interval by that. certain: what was counted can have none, so they differ
+    exactly. Otherwise chance alone may have parted them: p is that of all ways to deal out the values (Fisher), and
+    the interval is NaN where these are too few to say anything at LEVEL.
     """
     one, other = mean_of(first), mean_of(second)
     if min(one.count, other.count) < 2:
@@ -156,7 +158,10 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
     errors = (one.deviation**2 / one.count, other.deviation**2 / other.count)
     error = sum(errors)
     if error == 0:
-        return Difference(difference, difference, difference, 0.0 if difference else 1.0, math.inf)
+        p = 2 / math.comb(one.count + other.count, one.count) if difference and not certain else float(not difference)
+        if difference and p > 1 - LEVEL:
+            return Difference(difference, math.nan, math.nan, math.nan, math.nan)
+        return Difference(difference, difference, difference, p, math.inf)
     freedom = error**2 / (errors[0] ** 2 / (one.count - 1) + errors[1] ** 2 / (other.count - 1))
     half = student_quantile((1 + LEVEL) / 2, freedom) * math.sqrt(error)
     p = student_two_sided(difference / math.sqrt(error), freedom)

@@ -224,7 +224,7 @@ def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepMo
     old, where = folder.question, str(folder.path)
     pairs: list[tuple[str, object, object]] = [
         (name.replace("_", " "), getattr(old.asked, name), getattr(question.asked, name))
-        for name in ("prompt", "system", "raw", "max_new_tokens", "stop", "markers_as_text")
+        for name in ("prompt", "system", "raw", "max_new_tokens", "stop", "markers_as_text", "forced_text")
     ]
     pairs += [("varied settings", _grid(old.axes), _grid(question.axes)), ("seeds", old.seeds, question.seeds)]
     varied = {axis.name for axis in question.axes} | {"seed"}

@@ -96,11 +96,22 @@ def test_welch_by_hand():
 
 
 def test_samples_without_spread_differ_exactly_or_not_at_all():
-    same, apart = welch([7.0] * 4, [7.0] * 4), welch([7.0] * 4, [8.0] * 4)
+    same, apart = welch([7.0] * 4, [7.0] * 4), welch([7.0] * 4, [8.0] * 4, certain=True)
     assert (same.low, same.high, same.p, same.seen) == (0.0, 0.0, 1.0, False)
     assert (apart.low, apart.high, apart.p, apart.seen) == (1.0, 1.0, 0.0, True)
     assert math.isnan(welch([1.0], [2.0, 3.0]).low)
     assert not welch([1.0], [2.0, 3.0]).seen
+
+
+def test_a_few_draws_that_happen_to_agree_are_not_taken_for_certain():
+    """Two texts that ended against two that did not: among equal settings one try in eight."""
+    few = welch([0.0, 0.0], [1.0, 1.0])
+    assert not few.seen
+    assert math.isnan(few.low)
+    assert math.isnan(few.p)
+    four = welch([0.0] * 4, [1.0] * 4)
+    assert four.seen
+    assert four.p == pytest.approx(2 / 70)  # of 70 ways to deal out four of eight, two are as far apart
 
 
 @pytest.mark.parametrize("kind", ["even", "skewed", "yes or no"])

@@ -17,7 +17,7 @@ from engine.figures import figures_of
 from engine.loading import load
 from engine.loop import generate
 from engine.replay import read_replay
-from engine.settings import LoadPlan, SamplingSettings
+from engine.settings import LoadPlan, Request, SamplingSettings
 from engine.sweep import lanes_that_fit, sweep
 from engine.sweep_folder import FIGURES_FILE, QUESTION, read, sweeps_under
 from tests.tiny_models import tiny_folder
@@ -152,6 +152,17 @@ def test_every_run_is_that_of_the_same_settings_alone_with_its_figures_and_its_r
     assert (last.runs_done, last.runs) == (12, 12)
     assert last.remaining_s == 0.0
     assert last.partial == found
+
+
+def test_a_forced_beginning_of_the_window_stands_in_every_run(session, question):
+    asked = Asked.of(Request(0, "The river runs.", raw=True, max_new_tokens=6, forced_text="So"))
+    begun = replace(question, asked=asked)
+    sweep(begun, session, Control(), nobody)
+    for number in range(question.count):
+        events = read_replay(begun.folder + "/" + begun.run(number).file).events
+        assert [(t.token_text, t.forced) for t in events if isinstance(t, TokenEvent)][:2] == [("S", True), ("o", True)]
+    with pytest.raises(SettingsRefused, match="forced text"):  # no other goes on there
+        sweep(question, session, Control(), nobody)
 
 
 def test_later_batches_read_one_token_of_the_prompt(session, question):

@@ -47,10 +47,15 @@ def explanation(luck: Luck, figure: LuckFigure) -> str:
     """The verdict on one figure: what differs, how sure that is, and how many seeds would tell."""
     name, difference, seeds = figure_name(figure.name), figure.difference, luck.question.seeds
     if figure.verdict == "none":
+        if min(mean.count for mean in figure.means) >= 2:
+            return tr(
+                "{name}: the texts of each setting agree, and the two settings differ. Among so few texts that happens "
+                "by chance, too: take more seeds."
+            ).format(name=name)
         return tr("{name}: fewer than two texts of a setting have it, so there is nothing to compare.").format(
             name=name
         )
-    if difference.low == difference.high:
+    if difference.low == difference.high and figure.verdict != "perhaps":
         if not difference.difference:
             return tr("{name}: the same in every text of both settings.").format(name=name)
         return tr("{name}: every text of a setting has the same, so the difference is the setting's doing.").format(

@@ -55,6 +55,16 @@ def test_one_that_does_not_could_be_luck_and_the_seeds_are_estimated():
     assert "the same in every text" in explanation(ALIKE, ALIKE.figures[2])
 
 
+def test_texts_that_happen_to_agree_within_each_setting_ask_for_more_seeds(page):
+    few = luck((1.0, 1.0), (2.0, 2.0))
+    assert few.figures[0].verdict == "none"
+    assert "take more seeds" in explanation(few, few.figures[0])
+    page.show_luck(few)
+    assert not page.plot.grab().isNull()
+    four = luck((1.0,) * 4, (2.0,) * 4)
+    assert "run it again" in explanation(four, four.figures[0])  # 2 in 70 alone, but it is one of six figures
+
+
 def test_dots_are_chosen_by_key_and_mouse_and_show_their_text(page):
     page.show_luck(APART)
     page.plot.setFocus()
