@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.deciding import EXACT_ERROR, SUM_ERROR, Deciding
 from engine.events import RunStart, TokenEvent
 from engine.ordered import ORDERED, OrderedFilters, OrderedStage
-from engine.redecide import EXACT_ERROR, SUM_ERROR, Deciding, FinishedRun
+from engine.redecide import FinishedRun
 from engine.redecided import BINS_OF_TAIL
 from engine.sampling import BORDER
 from engine.settings import SamplingSettings

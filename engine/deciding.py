@@ -1,0 +1,694 @@
+"""One walk of a finished run's tokens through the stages of other settings, with bounds where not all was kept.
+
+The order, the meaning and the ties are those of engine/sampling.py. Tokens are rows of arrays, worked on together.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.events import FILTERS
+from engine.redecide_typical import Items, Nearest, mean_bounds
+from engine.redecided import BINS_OF_TAIL, CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, STANDS, Redecided
+from engine.sampling import BORDER
+from engine.settings import SamplingSettings
+from engine.tail import bins_of
+
+if TYPE_CHECKING:
+    from engine.redecide import FinishedRun
+
+# sampling.py sums a whole vocabulary in float32: its sum may differ from the exact one by less than this share.
+SUM_ERROR = 4e-6
+FEW_SETTINGS = 4  # with more of them in a run, their own figures are not worth their time
+EXACT_ERROR = 1e-12  # of sums over few, in float64
+_CODES = {name: 1 + place for place, name in enumerate(FILTERS)}
+_ALIVE, _GONE, _UNSURE = 0, 1, 2
+_OF_ITS_OWN = ("run_", "settings")
+_FAR = 4000.0  # nats; weights end at 745
+
+
+@dataclass(slots=True)
+class _Typical:
+    """What typical-p makes of rows: bool [rows, head] who surely stays and who may; [rows] the chosen one's fate, and
+    what is left at least."""
+
+    stays: np.ndarray
+    may: np.ndarray
+    alive: np.ndarray
+    lost: np.ndarray
+    weight_low: np.ndarray
+
+    @classmethod
+    def none(cls, rows: int, width: int) -> _Typical:
+        no, zeros = np.zeros(rows, dtype=bool), np.zeros(rows)
+        return cls(np.zeros((rows, width), dtype=bool), np.zeros((rows, width), dtype=bool), no, no.copy(), zeros)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """bias: float32 [rows, named]. banned: bool [rows, named]. touched, unnamed_banned: [rows], tokens of no name that
+    are biased or banned, and that are banned (at most). lift: the largest bias, at least 0."""
+
+    bias: np.ndarray
+    banned: np.ndarray
+    touched: np.ndarray
+    unnamed_banned: np.ndarray
+    lift: float
+
+
+class Deciding:
+    """One walk through the stages. Weights are exp((logit - largest logit) / temperature).
+
+    head: the named tokens that are surely above all others, in order; of them the first `sure` surely live and the
+    first `most` may. bins: all others, the last column those of prompt and text whose place is open. low and high:
+    bounds of what lives in each bin.
+    """
+
+    def __init__(self, run: FinishedRun, settings: SamplingSettings) -> None:
+        self.run_, self.settings = run, settings
+        key = _before_filters(settings)
+        if run.before_filters is None or run.before_filters[0] != key:
+            self.rows = np.arange(run.rows)
+            self._adjust()
+            self._order()
+            run.before_filters = key, {name: value for name, value in vars(self).items() if name not in _OF_ITS_OWN}
+        else:
+            vars(self).update(run.before_filters[1])
+        # What the stages write into.
+        self.low, self.high = self.full_low.copy(), self.full_high.copy()
+        self.status = np.full(run.rows, _ALIVE)
+        self.code = np.zeros(run.rows, dtype=np.uint8)
+
+    # -- before temperature
+
+    def _adjust(self) -> None:
+        """Penalties and bans: `values` of the named, bins and what may rise or fall among the rest."""
+        run, s = self.run_, self.settings
+        penalised = s.repetition_penalty != 1.0 or s.presence_penalty != 0.0 or s.frequency_penalty != 0.0
+        self.missing = np.zeros(run.rows)  # so many counted tokens may be elsewhere
+        touched, lift = np.zeros(run.rows, dtype=np.int64), 0.0
+        has_constraints = constrained(s)
+        if has_constraints:
+            constraints = run.constraints(s)
+            touched, lift = constraints.touched, constraints.lift
+        self.values = run.values(s)
+        self.counts, self.lows, self.highs = run.counts, run.lows, run.highs
+        least, most = run.masses - run.mass_error, run.masses + run.mass_error
+        self.least, self.most = np.maximum(least, 0.0), most
+        self.loose = np.zeros(run.rows, dtype=bool)  # the last bin's tokens may lie anywhere below its upper bound
+        self.banned_count = np.zeros(run.rows, dtype=np.int64)
+        self.bans: list[tuple[str, np.ndarray]] = []  # filter and [rows, named], in order
+        unnamed_repeats = np.zeros(run.rows, dtype=np.int64)
+        if s.no_repeat_ngram_size:
+            repeats, self.banned_count, unnamed_repeats = run.banned(s.no_repeat_ngram_size)
+            self.bans.append(("no_repeat_ngram", repeats))
+        if has_constraints and (s.banned or s.banned_sequences):
+            both = constraints.banned & self.bans[0][1] if self.bans else constraints.banned & False
+            self.bans.append(("banned", constraints.banned))
+            self.banned_count = (
+                self.banned_count + constraints.banned.sum(axis=1) - both.sum(axis=1) + constraints.unnamed_banned
+            )
+        if not penalised and not unnamed_repeats.any() and not touched.any():
+            return
+        self.counts, self.highs = self.counts.copy(), self.highs.copy()
+        self.least, self.most = self.least.copy(), self.most.copy()
+        held = np.where(self.counts[:, :-1] > 0, run.highs[:, :-1], -np.inf).max(axis=1)  # no token of a bin lies above
+        moved = np.where(run.one_bin & (penalised | (unnamed_repeats > 0)), run.unnamed_seen, 0) + touched
+        moved = np.minimum(moved, self.counts[:, :-1].sum(axis=1))
+        self.missing = moved
+        self.counts[:, -1] += moved
+        self.loose = self.counts[:, -1] > 0
+        self.least[self.loose, -1] = 0.0
+        lifted = np.maximum(self.highs[:, -1], np.where(moved > 0, held, -np.inf)) + lift
+        if penalised:
+            bound = lifted + run.top  # as a raw logit
+            repetition = max(s.repetition_penalty, 1e-30)
+            with np.errstate(over="ignore", invalid="ignore"):
+                bound = np.where(bound < 0, bound * repetition, bound / repetition)
+            bound = bound + max(0.0, -s.presence_penalty) + max(0.0, -s.frequency_penalty) * run.most_times
+            lifted = np.maximum(lifted, np.where(np.isfinite(bound), bound - run.top + 1e-4 * (1 + abs(bound)), np.inf))
+        rises = lifted > self.highs[:, -1]
+        self.highs[:, -1] = lifted
+        # What may rise weighs what it could at most; what only falls weighs at most what it did.
+        with np.errstate(over="ignore", invalid="ignore"):
+            fallen = np.where(moved > 0, moved * np.exp(held), 0.0) + self.most[:, -1]
+            self.most[:, -1] = np.where(rises, self.counts[:, -1] * np.exp(lifted), fallen)
+        self.most[self.counts[:, -1] == 0, -1] = 0.0
+
+    def _order(self) -> None:
+        """The head in order; named tokens beneath go into the bins; weights at this temperature."""
+        run, s = self.run_, self.settings
+        self.order, self.sorted_values = run.ordered(_before_filters(s)[1:], self.values)
+        order = self.order
+        best = self.sorted_values[:, 0].astype(np.float64)
+        some = self.counts > 0
+        roof = np.where(some, self.highs, -np.inf).max(axis=1) + run.top  # no unnamed token lies above
+        # What is known of the roof is a rounded difference, while equal logits share a place.
+        finite = np.isfinite(roof)
+        roof[finite] += 1e-6 * (1 + np.abs(roof[finite]))
+        above = self.sorted_values > roof[:, None]
+        self.heads = np.where(np.isfinite(self.sorted_values) & above, 1, 0).sum(axis=1)
+        self.known = (self.heads > 0) & np.isfinite(best)
+        self.best = np.where(self.known, best, 0.0)
+        self.place = np.argmax(order == run.chosen[:, None], axis=1)  # the chosen one's, among the named
+        self.in_head = self.place < self.heads
+        temperature = max(s.temperature, 1e-30)
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = np.exp((self.sorted_values.astype(np.float64) - self.best[:, None]) / temperature)
+        columns = np.arange(weights.shape[1])
+        inside = columns < self.heads[:, None]
+        self.own = np.where(self.known, np.minimum(weights[self.rows, self.place], 1.0), 0.0)
+        head = weights[:, : max(1, int(self.heads.max()))]
+        self.weights = np.where(inside[:, : head.shape[1]], np.minimum(head, 1.0), 0.0)
+        self.sums = np.concatenate((np.zeros((run.rows, 1)), np.cumsum(self.weights, axis=1)), axis=1)
+        self._fill_bins(np.where(inside | ~self.known[:, None], 0.0, np.minimum(weights, 1.0)), inside, temperature)
+
+    def _fill_bins(self, weights: np.ndarray, inside: np.ndarray, temperature: float) -> None:
+        """Bounds of each bin's weight at this temperature, with the named tokens that fell into it.
+
+        A bin's count c and the sum m of x = exp(logit) are known, and all x lie in [low, high]. The sum of x^a, a = 1 /
+        temperature, lies between c (m/c)^a (Jensen) and the chord's f high^a + (c - f) low^a: which is the upper one
+        follows from the curvature.
+        """
+        run, a = self.run_, 1.0 / temperature
+        shift = (run.top - self.best)[:, None]  # the adjusted largest against the raw one
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            low, high = np.exp(self.lows), np.exp(np.minimum(self.highs, 700.0))
+            scale = np.exp(np.clip(a * shift, -700, 700))
+            low_a, high_a = np.exp(a * (self.lows + shift)), np.exp(np.minimum(a * (self.highs + shift), 700.0))
+
+            def jensen(mass: np.ndarray) -> np.ndarray:
+                return np.where(mass > 0, self.counts * np.exp(a * np.log(mass / self.counts)) * scale, 0.0)
+
+            def chord(mass: np.ndarray) -> np.ndarray:
+                at_high = np.clip((mass - self.counts * low) / np.maximum(high - low, 1e-300), 0.0, self.counts)
+                return at_high * high_a + (self.counts - at_high) * low_a
+
+            under, over = (jensen, chord) if a >= 1.0 else (chord, jensen)
+            self.low = np.where(self.counts > 0, under(self.least), 0.0)
+            self.high = np.where(self.counts > 0, np.minimum(over(self.most), self.counts * high_a), 0.0)
+        self.low, self.high = np.nan_to_num(self.low, nan=0.0), np.nan_to_num(self.high, nan=np.inf)
+        self.low = np.minimum(self.low, self.high) * (1 - 1e-9)
+        self.high = self.high * (1 + 1e-9)
+        # A loose bin's tokens may weigh nothing at all, and the others may lack those.
+        self.low[self.loose, -1] = 0.0
+        with np.errstate(invalid="ignore"):
+            lost = np.where(self.missing[:, None] > 0, self.missing[:, None] * high_a, 0.0)
+        self.low[:, :-1] = np.maximum(self.low[:, :-1] - np.nan_to_num(lost[:, :-1], nan=np.inf), 0.0)
+        self.roof_weight = np.where(self.counts > 0, high_a, 0.0).max(axis=1)
+        self.bin = np.zeros(run.rows, dtype=np.int64)
+        self.members = self.counts.copy()
+        rows, columns = np.nonzero(~inside & (np.take_along_axis(run.ids, self.order, axis=1) < np.iinfo(np.int64).max))
+        if rows.size:
+            values = self.sorted_values[rows, columns]
+            alive = ~np.isneginf(values)
+            rows, columns, values = rows[alive], columns[alive], values[alive]
+            with np.errstate(over="ignore"):
+                bins = bins_of(np.maximum(run.top[rows] - values, np.float32(0.0)))
+            bins = np.where(run.one_bin[rows], BINS_OF_TAIL - 1, bins)
+            flat, size = rows * self.low.shape[1] + bins, self.low.size
+            more = np.bincount(flat, weights[rows, columns], minlength=size).reshape(self.low.shape)
+            self.low += more
+            self.high += more
+            self.members = self.members + np.bincount(flat, minlength=size).reshape(self.low.shape)
+            chosen = columns == self.place[rows]
+            self.bin[rows[chosen]] = bins[chosen]
+        self.full_low, self.full_high = self.low, self.high  # before any filter
+
+    # -- the filters
+
+    def run(self) -> Redecided:
+        run, s = self.run_, self.settings
+        self.sure, self.most_alive = self.heads.copy(), self.heads.copy()
+        self.total = run.vocab - self.banned_count
+        self.untouched = True
+        self.most_sums = self.stays = None  # once typical-p has cut in the midst: sums of who may live; who surely does
+        self.before_low, self.before_high = self._before_chosen()
+        self._use_own_figures()
+        for name, gone in self.bans:
+            mine = np.take_along_axis(gone, run.chosen[:, None], axis=1)[:, 0]
+            self._settle(~mine, mine, name)
+        if s.greedy:
+            return self._greedy()
+        if s.top_k:
+            self._top_k(s.top_k)
+        if s.top_p < 1.0:
+            self._top_p(s.top_p)
+        if s.min_p > 0.0:
+            self._min_p(s.min_p)
+        if s.typical_p <= 1.0 - BORDER:
+            self._typical(s.typical_p)
+        return self._pick()
+
+    def _settle(self, alive: np.ndarray, gone: np.ndarray, name: str) -> None:
+        """The chosen tokens after a filter: which surely live on and which are surely cut; the others are open."""
+        first = gone & (self.status == _ALIVE)
+        self.code[first] = _CODES[name]
+        self.status[(self.status == _ALIVE) & ~alive & ~gone] = _UNSURE
+        self.status[gone] = _GONE
+
+    def _before_chosen(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of what stands before the chosen token in the order of the draw."""
+        at = np.minimum(self.place, self.heads)[:, None]
+        at_head = at_head_most = np.take_along_axis(self.sums, at, axis=1)[:, 0]
+        if self.most_sums is not None:
+            at_head_most = np.take_along_axis(self.most_sums, at, axis=1)[:, 0]
+        low, high = np.cumsum(self.low[:, :-1], axis=1), np.cumsum(self.high[:, :-1], axis=1)
+        mine = self.bin[:, None]
+        low_before = np.take_along_axis(np.pad(low, ((0, 0), (1, 0))), mine, axis=1)[:, 0]
+        high_through = np.take_along_axis(high, mine, axis=1)[:, 0] + self.high[:, -1]
+        return (
+            np.where(self.in_head, at_head, at_head + low_before),
+            np.where(self.in_head, at_head_most, at_head_most + np.maximum(high_through - self.own, 0.0)),
+        )
+
+    def _use_own_figures(self) -> None:
+        """Where only filters differ from what a token was drawn with, its own figures say what bins only bound."""
+        run, s = self.run_, self.settings
+        self.whole_low, self.whole_high = np.zeros(run.rows), np.full(run.rows, np.inf)
+        base = self.best / max(s.temperature, 1e-30)
+        for own, numbers in run.rows_of.items():
+            if own.greedy or own.temperature != s.temperature:
+                continue
+            if _before_filters(own) != _before_filters(s):
+                if len(run.rows_of) <= FEW_SETTINGS:
+                    self._use_own_tails(own, np.array(numbers), base)
+                continue
+            rows = np.array(numbers)
+            rows = rows[self.known[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]  # also none that is NaN
+            weight = np.exp(run.own_whole[rows] - base[rows])
+            self.whole_low[rows], self.whole_high[rows] = weight * (1 - SUM_ERROR), weight * (1 + SUM_ERROR)
+            if own.typical_p <= 1.0 - BORDER:
+                continue
+            before = run.own_low[rows] * np.exp(run.own_last[rows] - base[rows])
+            deep = ~self.in_head[rows] & np.isfinite(before)
+            rows, before, error = rows[deep], before[deep], SUM_ERROR * weight[deep]
+            self.before_low[rows] = np.maximum(self.before_low[rows], before - error)
+            self.before_high[rows] = np.minimum(self.before_high[rows], before + error)
+
+    def _use_own_tails(self, own: SamplingSettings, rows: np.ndarray, base: np.ndarray) -> None:
+        """Where bias, penalties or bans differ and the temperature does not: what the tokens of no name weigh together,
+        and before the chosen one, is what its own figures say less the named ones; but for those few that may move."""
+        run, s = self.run_, self.settings
+        if own.repetition_penalty < 1.0 or own.presence_penalty < 0.0 or own.frequency_penalty < 0.0:
+            return  # tokens of prompt and text may have been lifted by nobody knows how much
+        rows = rows[self.known[rows] & ~run.one_bin[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]
+        theirs, mine, ids = run.values(own)[rows], self.values[rows], run.ids[rows]
+        fine = np.isfinite(theirs).any(axis=1)
+        rows, theirs, mine, ids = rows[fine], theirs[fine], mine[fine], ids[fine]
+        best, temperature = self.best[rows, None], max(s.temperature, 1e-30)
+        with np.errstate(over="ignore", invalid="ignore"):
+            before, after = (np.exp((values.astype(np.float64) - best) / temperature) for values in (theirs, mine))
+            counted = np.where(run.counts[rows] > 0, run.highs[rows], -np.inf)
+            tops = np.exp((counted[:, :-1].max(axis=1) + run.top[rows] - best[:, 0]) / temperature)
+            seen = run.counts[rows, -1] * np.exp((counted[:, -1] + run.top[rows] - best[:, 0]) / temperature)
+            whole = np.exp(run.own_whole[rows] - base[rows])
+        seen = np.where(run.counts[rows, -1] > 0, seen, 0.0)
+        lost = seen + np.where(self.missing[rows] > 0, self.missing[rows] * tops, 0.0)
+        error = SUM_ERROR * whole
+        rest = whole - before.sum(axis=1) + after.sum(axis=1)
+        good = np.isfinite(rest)
+        self.whole_low[rows[good]] = (rest - lost - error)[good] * (1 - SUM_ERROR)
+        self.whole_high[rows[good]] = (rest + self.high[rows, -1] + error)[good] * (1 + SUM_ERROR)
+        if own.typical_p <= 1.0 - BORDER:
+            return
+        at = run.chosen[rows, None]
+        old, new, chosen = (np.take_along_axis(a, at, axis=1) for a in (theirs, mine, ids))
+        above = np.where((theirs > old) | ((theirs == old) & (ids < chosen)), before, 0.0).sum(axis=1)
+        above_now = np.where((mine > new) | ((mine == new) & (ids < chosen)), after, 0.0).sum(axis=1)
+        stood = run.own_low[rows] * np.exp(run.own_last[rows] - base[rows])
+        deep = ~self.in_head[rows] & np.isfinite(stood) & (old == new)[:, 0] & np.isfinite(new[:, 0])
+        rest = (stood - above + above_now)[deep]
+        rows, error = rows[deep], error[deep]
+        self.before_low[rows] = np.maximum(self.before_low[rows], rest - lost[deep] - error)
+        self.before_high[rows] = np.minimum(self.before_high[rows], rest + self.high[rows, -1] + error)
+
+    def _weight(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the weight of all that live, rounding included."""
+        if self.most_sums is None:
+            low = np.take_along_axis(self.sums, self.sure[:, None], axis=1)[:, 0] + self.low.sum(axis=1)
+            high = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0] + self.high.sum(axis=1)
+        else:
+            low = self.sums[:, -1] + self.low.sum(axis=1)
+            high = self.most_sums[:, -1] + self.high.sum(axis=1)
+        if self.untouched:
+            return np.maximum(low * (1 - SUM_ERROR), self.whole_low), np.minimum(
+                high * (1 + SUM_ERROR), self.whole_high
+            )
+        exact = self._exact() & (self.most_alive < self.total)
+        error = np.where(exact, EXACT_ERROR, SUM_ERROR)
+        low, high = low * (1 - error), high * (1 + error)
+        return np.maximum(low, self.weight_low), np.minimum(high, self.weight_high)
+
+    def _exact(self) -> np.ndarray:
+        return self.known & (self.sure == self.most_alive) & (self.high.sum(axis=1) == 0.0)
+
+    def _cut(self, low: np.ndarray, high: np.ndarray) -> None:
+        """After a filter: bounds of the whole weight that come from the filter itself, beside those of its parts."""
+        self.untouched = False
+        self.weight_low, self.weight_high = low, high
+
+    def _unbounded(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(self.run_.rows), np.full(self.run_.rows, np.inf)
+
+    def _top_k(self, k: int) -> None:
+        run = self.run_
+        works = k < self.total
+        inside = works & (k <= self.heads)
+        border = self.sorted_values[self.rows, np.minimum(k, self.sorted_values.shape[1]) - 1]
+        columns = np.arange(self.sorted_values.shape[1])
+        ties = ((self.sorted_values >= border[:, None]) & (columns < self.heads[:, None])).sum(axis=1)
+        self.sure = np.where(inside, ties, self.sure)
+        self.most_alive = np.where(inside, ties, self.most_alive)
+        rest = np.maximum(k - self.heads, 0)[:, None]
+        through = np.cumsum(self.members[:, :-1], axis=1)
+        before = through - self.members[:, :-1]
+        loose = self.counts[:, -1:]
+        full, gone = through + loose <= rest, before - self.missing[:, None] >= rest
+        beyond = (works & ~inside)[:, None]
+        part = np.clip((rest - before - loose) / np.maximum(self.members[:, :-1], 1), 0.0, 1.0)
+        low, high = self.low[:, :-1], self.high[:, :-1]
+        self.low[:, :-1] = np.where(inside[:, None], 0.0, np.where(beyond & ~full, low * part, low))
+        self.high[:, :-1] = np.where(inside[:, None] | (beyond & gone), 0.0, high)
+        self.low[works, -1] = 0.0
+        self.high[inside, -1] = 0.0
+        mine = self.bin[:, None]
+        bin_full = np.take_along_axis(full, mine, axis=1)[:, 0]
+        bin_gone = np.take_along_axis(gone, mine, axis=1)[:, 0]
+        alive = np.where(self.in_head, ~inside | (self.place < ties), ~inside & bin_full)
+        lost = np.where(self.in_head, inside & (self.place >= ties), inside | bin_gone)
+        if _plain_order(self.settings):
+            alive |= np.array([token.rank < k for token in run.tokens])
+        self._settle(~works | alive, works & lost & self.known & ~alive, "top_k")
+        self._cut(*self._unbounded())
+
+    def _top_p(self, top_p: float) -> None:
+        low, high = self._weight()
+        goal_low, goal_high = (top_p - BORDER) * low, (top_p - BORDER) * high
+        before = self.sums[:, :-1]
+        columns = np.arange(before.shape[1])
+        nudge = 1 + 1e-14
+        surely = (before * nudge < goal_low[:, None]) & (columns < self.sure[:, None])
+        maybe = (before < goal_high[:, None] * nudge) & (columns < self.most_alive[:, None])
+        sure, most = np.maximum(1, surely.sum(axis=1)), np.maximum(1, maybe.sum(axis=1))
+        self.sure, self.most_alive = np.minimum(sure, self.heads), np.minimum(most, self.heads)
+        at_end = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0]
+        ended = (self.most_alive < self.heads) | (at_end >= goal_high)
+        # Bins: all of one lives where what is before its last still falls short, none where what is before its first
+        # does not.
+        through = at_end[:, None] + np.cumsum(self.high[:, :-1], axis=1) + self.high[:, -1:]
+        ahead = at_end[:, None] + np.cumsum(self.low[:, :-1], axis=1) - self.low[:, :-1]
+        full = (through < goal_low[:, None]) & ~ended[:, None]
+        gone = (ahead >= goal_high[:, None]) | ended[:, None]
+        self.low[:, :-1] = np.where(full, self.low[:, :-1], 0.0)
+        self.high[:, :-1] = np.where(gone, 0.0, self.high[:, :-1])
+        self.low[:, -1] = 0.0
+        self.high[ended, -1] = 0.0
+        alive = np.where(self.in_head, self.place < self.sure, self.before_high * nudge < goal_low)
+        lost = np.where(self.in_head, self.place >= self.most_alive, ended | (self.before_low >= goal_high * nudge))
+        self._settle(alive & self.known, lost & self.known, "top_p")
+        # The last that is kept crosses the goal: what is kept weighs at least that, and not much more.
+        one = np.take_along_axis(self.weights, (self.sure - 1).clip(0)[:, None], axis=1)[:, 0]
+        reached = np.minimum(low, goal_low)
+        self._cut(reached * (1 - EXACT_ERROR), (goal_high + np.maximum(one, self.roof_weight * ~ended)) * (1 + 1e-12))
+
+    def _min_p(self, min_p: float) -> None:
+        run, temperature = self.run_, max(self.settings.temperature, 1e-30)
+        border = math.log(min_p * (1.0 - BORDER))
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = (self.sorted_values.astype(np.float64) - self.best[:, None]) / temperature
+            shift = (run.top - self.best)[:, None]
+            lows = (self.lows + shift) / temperature
+            highs = (np.maximum(self.highs, run.ends) + shift) / temperature
+        error = 1e-6 * (1.0 + abs(border))
+        columns = np.arange(scaled.shape[1])
+        surely = (scaled >= border + error) & (columns < self.heads[:, None])
+        maybe = (scaled >= border - error) & (columns < self.heads[:, None])
+        self.sure = np.minimum(self.sure, np.maximum(1, surely.sum(axis=1)))
+        self.most_alive = np.minimum(self.most_alive, np.maximum(1, maybe.sum(axis=1)))
+        self.low = np.where(lows >= border + error, self.low, 0.0)
+        self.low[self.loose, -1] = 0.0
+        self.high = np.where(highs < border - error, 0.0, self.high)
+        mine = scaled[self.rows, self.place]
+        self._settle(
+            self.known & ((mine >= border + error) | (self.place == 0)),
+            self.known & (mine < border - error) & (self.place > 0),
+            "min_p",
+        )
+        self._cut(*self._unbounded())
+
+    def _typical(self, mass: float) -> None:
+        """As sampling.py where all that live are known; else by bounds: the distances hang on the whole entropy."""
+        found = _Typical.none(self.run_.rows, self.weights.shape[1])
+        exact = self._exact()
+        exact[exact] = self._typical_exactly(mass, np.flatnonzero(exact), found)
+        if not exact.all():
+            self._typical_by_bounds(mass, np.flatnonzero(~exact & self.known), found)
+        self._settle(found.alive, found.lost, "typical_p")
+        zero = np.zeros((self.run_.rows, 1))
+        self.weights = np.where(found.may, self.weights, 0.0)
+        self.sums = np.concatenate((zero, np.cumsum(np.where(found.stays, self.weights, 0.0), axis=1)), axis=1)
+        self.most_sums = np.concatenate((zero, np.cumsum(self.weights, axis=1)), axis=1)
+        self.stays = found.stays
+        self.before_low, self.before_high = self._before_chosen()
+        self.sure = np.where(exact, self.sure, 0)
+        self._cut(found.weight_low, np.full(self.run_.rows, np.inf))
+
+    def _typical_exactly(self, mass: float, at: np.ndarray, found: _Typical) -> np.ndarray:
+        """Rows of which all that live are known by name. Which of them are sure: not where rounding decides."""
+        columns = np.arange(self.weights.shape[1])
+        living = (columns < self.sure[at, None]) & (self.weights[at] > 0.0)
+        weights = np.where(living, self.weights[at], 0.0)
+        total = weights.sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            surprise = np.where(living, np.log(total) - np.log(weights), 0.0)
+            entropy = (weights * surprise).sum(axis=1, keepdims=True) / total
+            distance = np.where(living, np.abs(surprise - entropy), np.inf)
+            order = np.argsort(distance, axis=1, kind="stable")
+            shares = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1) / total
+        number = living.sum(axis=1)
+        short = (shares < mass - BORDER) & (columns < number[:, None])
+        last = np.clip(np.minimum(short.sum(axis=1), number - 1), 0, None)
+        border = np.take_along_axis(distance, np.take_along_axis(order, last[:, None], axis=1), axis=1) + 1e-12
+        with np.errstate(invalid="ignore"):
+            near = ((np.abs(distance - border) < 2e-12) & (np.abs(distance - border + 1e-12) > 1e-15)).any(axis=1)
+            near |= (np.abs(shares - (mass - BORDER)) < 1e-12).any(axis=1)
+        sure = at[~near]
+        stays = (living & (distance <= border))[~near]
+        found.stays[sure] = found.may[sure] = stays
+        mine = self.in_head[sure] & stays[np.arange(sure.size), np.minimum(self.place[sure], stays.shape[1] - 1)]
+        found.alive[sure], found.lost[sure] = mine, ~mine
+        return ~near
+
+    def _typical_by_bounds(self, mass: float, at: np.ndarray, found: _Typical) -> None:
+        """Rows of which some that live are only counted."""
+        run, a = self.run_, 1.0 / max(self.settings.temperature, 1e-30)
+        if not at.size:
+            return
+        width = int(self.heads[at].max())  # named tokens beneath the head stand for nothing here: their bins count them
+        used = np.flatnonzero(
+            (self.high[at] > 0).any(axis=0) | (np.arange(self.high.shape[1]) == self.high.shape[1] - 1)
+        )
+        part = np.ix_(at, used)
+        columns = np.arange(width)
+        weights = self.weights[at, :width]
+        with np.errstate(over="ignore", invalid="ignore"):
+            depth = a * (self.best[at, None] - self.sorted_values[at, :width].astype(np.float64))
+        last = depth[np.arange(at.size), self.heads[at] - 1]
+        depth = np.minimum(np.nan_to_num(depth, nan=_FAR, posinf=_FAR), last[:, None])
+        shift = (self.best - run.top)[at, None]
+        fell = self.members[part] > self.counts[part]
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = np.clip(a * (shift - np.where(fell, run.ends[part], self.highs[part])), -_FAR, _FAR)
+            far = np.clip(a * (shift - self.lows[part]), -_FAR, _FAR)
+        living, maybe = columns < self.sure[at, None], columns < self.most_alive[at, None]
+        items = Items(
+            np.concatenate((depth, near), axis=1),
+            np.concatenate((depth, far), axis=1),
+            np.concatenate((np.where(living, weights, 0.0), self.low[part]), axis=1),
+            np.concatenate((np.where(maybe, weights, 0.0), self.high[part]), axis=1),
+        )
+        mean_low, mean_high = self._own_means(at)
+        open_ = np.flatnonzero(~np.isfinite(mean_high))
+        if open_.size:
+            mean_low[open_], mean_high[open_] = self._mean_depths(items.rows(open_), at[open_], used)
+        total_low, total_high = (total[at] for total in self._weight())
+        goal_low, goal_high = (mass - BORDER) * total_low, (mass - BORDER) * total_high
+        nearest = Nearest(items, mean_low, mean_high)
+        keeps, ends = nearest.borders(goal_low, goal_high)
+        least, most = nearest.all_distances()
+        stays, may = most <= keeps[:, None], least < ends[:, None]
+        # The one that crosses the goal stays: of single tokens the own weight does not count.
+        row, column = np.nonzero((may & ~stays & (items.high > 0.0))[:, :width])
+        x, own = depth[row, column], items.high[row, column]
+        sure, gone = nearest.fate(x, own, row, goal_low, goal_high)
+        stays[row, column], may[row, column] = sure, ~gone
+        self.low[part] = np.where(stays[:, width:], self.low[part], 0.0)
+        self.low[at[self.loose[at]], -1] = 0.0
+        self.high[part] = np.where(may[:, width:], self.high[part], 0.0)
+        with np.errstate(divide="ignore"):
+            x = np.where(self.own[at] > 0, -np.log(self.own[at]), _FAR)
+        alive, lost = nearest.fate(x, self.own[at], np.arange(at.size), goal_low, goal_high)
+        found.stays[at, :width] = stays[:, :width] & living & (weights > 0.0)
+        found.may[at, :width] = may[:, :width] & maybe
+        found.alive[at], found.lost[at] = alive & (self.own[at] > 0), lost
+        found.weight_low[at] = np.minimum(goal_low * (1 - 1e-9), total_low)
+
+    def _own_means(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the mean depth where only typical-p differs from what a token was drawn with, by its own entropy;
+        0 and infinity elsewhere."""
+        run, s = self.run_, self.settings
+        low, high = np.zeros(run.rows), np.full(run.rows, np.inf)
+        base = self.best / max(s.temperature, 1e-30)
+        for own, numbers in run.rows_of.items():
+            if own.typical_p <= 1.0 - BORDER or own.greedy or replace(own, typical_p=s.typical_p, seed=s.seed) != s:
+                continue
+            rows = np.array(numbers)
+            rows = rows[np.abs(run.own_last[rows] - base[rows]) < 700.0]  # also none that is NaN
+            entropy = np.log(run.own_choices[rows])
+            mean = entropy - (run.own_last[rows] - base[rows])
+            error = 8e-6 * (1.0 + entropy)
+            low[rows], high[rows] = np.maximum(mean - error, 0.0), mean + error
+        return low[at], high[at]
+
+    def _mean_depths(self, items: Items, at: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the mean depth of what lives, from its parts. used: the bins among the items, which come last."""
+        part, bins = np.ix_(at, used), slice(items.near.shape[1] - used.size, None)
+        near, far, count, whole = items.near[:, bins], items.far[:, bins], self.members[part], self.full_high[part]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # A bin's mean depth is at most that of equal parts, and at least that of parts at both ends (-x ln x is
+            # concave). Filters cut a bin's deepest, so the first holds for what is left of it, too.
+            equal = np.log(count / self.full_low[part])
+            low_end, high_end = np.exp(-far), np.exp(-near)
+            nearer = np.clip((whole - count * low_end) / np.maximum(high_end - low_end, 1e-300), 0.0, count)
+            ends = nearer * high_end * near + np.where(low_end > 0, (count - nearer) * low_end * far, 0.0)
+            ends = np.where(whole > 0, ends / whole, near)
+        uncut = (
+            (items.low[:, bins] == self.full_low[part]) & (items.high[:, bins] == whole) & (self.missing[at, None] == 0)
+        )
+        least, most = items.near.copy(), items.far.copy()
+        least[:, bins] = np.where(uncut & np.isfinite(ends), np.clip(ends * (1 - 1e-9) - 1e-9, near, far), near)
+        most[:, bins] = np.maximum(np.where(np.isfinite(equal), np.clip(equal + 1e-9, near, far), far), least[:, bins])
+        return mean_bounds(items, least, most)
+
+    # -- the draw
+
+    def _greedy(self) -> Redecided:
+        first = self.order[:, 0]
+        same = self.known & (first == self.run_.chosen)
+        fates = np.where(same, STANDS, np.where(self.known, ELSEWHERE, OPEN))
+        one = np.where(self.known, 1.0, 1.0)
+        others = np.where(self.known & ~same, self.run_.ids[self.rows, first], -1)
+        return self._answer(fates, one, one, others)
+
+    def _pick(self) -> Redecided:
+        run = self.run_
+        low, high = self._weight()
+        u = run.draws(self.settings)
+        nudge = 1 + EXACT_ERROR
+        with np.errstate(invalid="ignore"):
+            goal_low, goal_high = u * low, u * high
+            falls_here = (goal_low >= self.before_high * nudge) & (goal_high * nudge < self.before_low + self.own)
+            falls_beside = (goal_high * nudge < self.before_low) | (goal_low >= (self.before_high + self.own) * nudge)
+        stands = self.known & falls_here & (self.status == _ALIVE)
+        elsewhere = self.known & (falls_beside | (self.status == _GONE))
+        fates = np.where(stands, STANDS, np.where(elsewhere, ELSEWHERE, OPEN))
+        if self.most_sums is not None:
+            return self._answer(fates, *self._choices(low, high), self._named_by_bounds(elsewhere, goal_low, goal_high))
+        # Who stands there instead: the first of the head whose sum goes beyond the draw, by both bounds.
+        under = (self.sums[:, 1:] <= goal_low[:, None]).sum(axis=1)
+        over = (self.sums[:, 1:] <= (goal_high * nudge)[:, None]).sum(axis=1)
+        sure = elsewhere & (under == over) & (under < self.sure)
+        named = run.ids[self.rows, self.order[self.rows, np.minimum(under, run.ids.shape[1] - 1)]]
+        others = np.where(sure & (named != run.chosen_id), named, -1)
+        return self._answer(fates, *self._choices(low, high), others)
+
+    def _named_by_bounds(self, elsewhere: np.ndarray, goal_low: np.ndarray, goal_high: np.ndarray) -> np.ndarray:
+        """Who stands there instead, where typical-p has left gaps: who surely lives and where the draw surely falls."""
+        assert self.most_sums is not None
+        assert self.stays is not None
+        nudge = 1 + EXACT_ERROR
+        here = self.stays & (self.most_sums[:, :-1] * nudge <= goal_low[:, None])
+        here &= goal_high[:, None] * nudge < self.sums[:, 1:]
+        column = np.argmax(here, axis=1)
+        named = self.run_.ids[self.rows, self.order[self.rows, column]]
+        sure = elsewhere & here[self.rows, column] & (named != self.run_.chosen_id)
+        return np.where(sure, named, -1)
+
+    def _choices(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of exp(entropy) of what is drawn from: ln W - (sum of x ln x) / W over all that live."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            terms = np.where(self.weights > 0.0, -self.weights * np.log(self.weights), 0.0)
+            sums = np.concatenate((np.zeros((self.run_.rows, 1)), np.cumsum(terms, axis=1)), axis=1)
+            least = np.take_along_axis(sums, self.sure[:, None], axis=1)[:, 0]
+            most = np.take_along_axis(sums, self.most_alive[:, None], axis=1)[:, 0]
+            # -x ln x grows with x up to 1/e, and is concave: a bin's sum is at most that of equal parts.
+            count = np.maximum(self.members, 1)
+            each = np.minimum(self.high / count, math.exp(-1.0))
+            most = most + np.where(self.high > 0.0, -count * each * np.log(each), 0.0).sum(axis=1)
+            tops = np.minimum(self.roof_weight, 1.0)[:, None]
+            least = least + np.where(self.low > 0.0, -self.low * np.log(np.minimum(tops, 1.0)), 0.0).sum(axis=1)
+            floor, roof = np.log(low) + least / high, np.log(high) + most / low
+        error = 1e-9
+        return np.where(self.known, np.exp(np.maximum(floor - error, 0.0)), np.nan), np.where(
+            self.known, np.exp(np.minimum(np.nan_to_num(roof, nan=50.0) + error, 50.0)), np.nan
+        )
+
+    def _answer(self, fates: np.ndarray, low: np.ndarray, high: np.ndarray, others: np.ndarray) -> Redecided:
+        run, s = self.run_, self.settings
+        cuts = np.where(self.status == _UNSURE, CUT_OPEN, np.where(self.status == _GONE, self.code, NOT_CUT))
+        cuts = np.where((self.status == _GONE) & (self.code == 0), CUT_OPEN, cuts)
+        cuts = np.where(self.known, cuts, CUT_OPEN)
+        low, high = low.copy(), high.copy()
+        own = np.array(run.rows_of.get(s, []), dtype=np.int64)  # what it was drawn with
+        fates[own], cuts[own], others[own] = STANDS, run.own_cuts[own], -1
+        fates[run.forced], others[run.forced] = STANDS, -1  # it would be given again
+        low[own] = high[own] = run.own_choices[own]
+        return Redecided(
+            fates.astype(np.uint8).tobytes(),
+            cuts.astype(np.uint8).tobytes(),
+            array("d", low.astype(np.float64).tobytes()),
+            array("d", high.astype(np.float64).tobytes()),
+            array("i", others.astype(np.int32).tobytes()),
+        )
+
+
+def constrained(settings: SamplingSettings) -> bool:
+    return bool(settings.logit_bias or settings.banned or settings.banned_sequences)
+
+
+def _before_filters(settings: SamplingSettings) -> tuple[object, ...]:
+    return (
+        settings.temperature,
+        settings.repetition_penalty,
+        settings.presence_penalty,
+        settings.frequency_penalty,
+        settings.no_repeat_ngram_size,
+        settings.logit_bias,
+        settings.banned,
+        settings.banned_sequences,
+    )
+
+
+def _plain_order(settings: SamplingSettings) -> bool:
+    """Whether tokens stand in the order of their raw logits."""
+    return _before_filters(settings)[1:] == (1.0, 0.0, 0.0, 0, (), (), ())
+
+
+def penalised_rows(raw: np.ndarray, seen: np.ndarray, times: np.ndarray, settings: SamplingSettings) -> np.ndarray:
+    """penalties.penalised over rows of named tokens, in the same float32 steps."""
+    result = raw
+    if settings.repetition_penalty != 1.0:
+        penalty = np.float32(max(settings.repetition_penalty, 1e-30))
+        with np.errstate(over="ignore", invalid="ignore"):
+            changed = np.where(raw < 0, raw * penalty, raw / penalty)
+        result = np.where(seen, np.minimum(changed, np.finfo(np.float32).max), raw)
+    if settings.presence_penalty or settings.frequency_penalty:
+        less = np.float32(settings.presence_penalty) + np.float32(settings.frequency_penalty) * times
+        result = np.where(times > 0, result - less, result)
+    return result
