@@ -31,10 +31,18 @@ class _Pruned(QUndoCommand):
         self._taken: list[tuple[int, Run]] = []
 
     def redo(self) -> None:
-        self._taken = self._store.take_out(self._keys)
+        store = self._store
+        self._shown, self._before = store.current, store.compared
+        self._taken = store.take_out(self._keys)
+        self._after = store.compared
 
     def undo(self) -> None:
+        """What was shown is shown again; what stood side by side, too, unless others were compared meanwhile."""
         self._store.put_back(self._taken)
+        if self._shown is not None:
+            self._store.show(self._shown)
+        if self._store.compared == self._after:
+            self._store.compare(run for key in self._before if (run := self._store.run(key)) is not None)
 
 
 class _Forked(QUndoCommand):

@@ -340,7 +340,7 @@ class RunStore(QObject):
         return taken
 
     def put_back(self, taken: list[tuple[int, Run]]) -> None:
-        """Puts runs back where they were; the last of them is shown."""
+        """Puts runs back where they were; the first of them is shown."""
         for place, run in taken:
             self.runs.insert(place, run)
             self._by_key[run.key] = run

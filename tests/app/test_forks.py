@@ -340,6 +340,21 @@ def test_pruning_takes_what_began_there_too_and_comes_back(ran, until, tmp_path)
     assert window.store.runs == before
 
 
+def test_undoing_a_pruning_brings_back_what_was_shown_and_compared(ran, until):
+    window = ran()
+    store = window.store
+    for step in (4, 8):
+        window.text_view.asked.emit(ForkWish(store.runs[0].place(step), text="x"))
+        forked(window, until, 2 if step == 4 else 3)
+    store.compare(store.runs)
+    store.show(store.runs[2])
+    window.forks.prune(PruneWish(((2, 0), (3, 0))))
+    assert store.compared == ((1, 0),)
+    window.forks.undo_action.trigger()
+    assert store.compared == ((1, 0), (2, 0), (3, 0))
+    assert store.current is store.runs[2]
+
+
 def test_a_name_is_kept_and_can_be_taken_back(ran, until, tmp_path):
     window = ran(str(tmp_path))
     window.forks.rename(RenameWish((1, 0), "  calm\nriver "))

@@ -63,6 +63,7 @@ class FuturesPage(QWidget):
         self._selection_changed()
         self.refresh()
         self._show_chosen()
+        self._show_zoom()
 
     # ---------------------------------------------------------------- building
 
