@@ -13,6 +13,7 @@ from engine.file_names import create_new
 
 TELL_EVERY = 64  # pieces
 _BLOCK = 2**18  # bytes
+_HEADER = b'{"kind":"header"'  # how a replay begins, see docs/replay-format.md
 
 
 def write_whole(
@@ -23,8 +24,8 @@ def write_whole(
 ) -> int:
     """Writes these pieces, text as UTF-8, and returns how many bytes they are. An older file of that name goes.
 
-    progress: called now and then with the number of pieces so far. Raises FileRefused when it cannot be written, and
-    Cancelled; either way an older file is as it was, and nothing else is left behind.
+    progress: called now and then with the number of pieces so far. Raises FileRefused when it cannot be written or a
+    recording stands there, and Cancelled; either way an older file is as it was, and nothing else is left behind.
     """
     path = Path(path)
     beside: Path | None = None
@@ -36,6 +37,8 @@ def write_whole(
         through = path.is_symlink() or (path.exists() and not path.is_file())
         if path.is_dir():
             raise IsADirectoryError(0, "it is a folder")
+        if is_recording(path):
+            raise FileExistsError(0, "it is a recording, which would be lost")
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(0, "it may not be changed")
         if through:
@@ -74,6 +77,14 @@ def write_whole(
             with contextlib.suppress(OSError):
                 os.unlink(beside)
     return written
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a replay file stands there: tokens in JSON Lines have its ending, and must never take its place."""
+    if path.is_file():
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            return file.read(len(_HEADER)) == _HEADER
+    return False
 
 
 def _written(file, block: bytearray) -> int:

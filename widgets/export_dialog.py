@@ -346,7 +346,10 @@ class ExportDialog(QDialog):
 
     def _name_anew(self) -> None:
         """Another kind is another ending; a name that a person wrote stays."""
-        suggested = str(Path(self._folder) / (self.suggest() + self.kind.ending))
+        name = self.suggest()
+        if self.kind.name == "jsonl":
+            name = self.tr("{name}, tokens").format(name=name)  # a saved replay has this name and ending
+        suggested = str(Path(self._folder) / (name + self.kind.ending))
         text = self.file.text()
         if not text or text == self._suggested:
             self.file.setText(suggested)

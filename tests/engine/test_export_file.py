@@ -13,6 +13,7 @@ from engine import export_file
 from engine.control import Control
 from engine.errors import Cancelled, FileRefused
 from engine.export_file import write_whole
+from engine.replay import Recorder
 
 
 @pytest.fixture
@@ -115,3 +116,14 @@ def test_a_device_is_written_through():
 def test_halves_of_characters_end_no_export(tmp_path):
     write_whole(tmp_path / "a", ["\ud83d"])
     assert (tmp_path / "a").read_bytes() == b"?"
+
+
+def test_a_recording_is_never_replaced_by_an_export_of_it(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recorder = Recorder(path, {"model": "tiny"})
+    recorder.close()
+    before = path.read_bytes()
+    with pytest.raises(FileRefused, match="it is a recording, which would be lost"):
+        write_whole(path, ['{"step":0}\n'])
+    assert path.read_bytes() == before
+    assert only(path) == ["run.jsonl"]
