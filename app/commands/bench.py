@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     _lanes(args, table, figures, session)
     _prompts(args, table, figures, session, own)
     _long_run(args, table, figures, session)
+    _sliders(table, figures, session)
     bandwidth = read_bandwidth(session.model)
     kv_bytes = session.facts.kv_bytes_per_token or 0
     ceiling = bandwidth / (session.facts.read_bytes_per_token + kv_bytes * args.tokens)
@@ -183,6 +184,18 @@ def _long_run(args: argparse.Namespace, table: _Table, figures: dict[str, Any], 
     )
     figures["slowest_step_vs_median"] = steps.high / steps.median
     figures["last_steps_vs_first"] = steps.last / steps.first
+
+
+def _sliders(table: _Table, figures: dict[str, Any], session: Session) -> None:
+    """How rare a word of a finished text is undecided when one setting moves."""
+    from engine.measure_sliders import undecided
+
+    tokens = min(200, session.facts.context_tokens // 2) if session.facts.context_tokens else 200
+    table.say(f"  sliders on finished text, three runs of {tokens} words: undecided, and time for one position")
+    found = undecided(session, tokens)
+    for row in found:
+        table.say(f"    {row.moved:<20} {row.undecided:5d} of {row.words:,}   {row.ms:.1f} ms")
+    figures["undecided_share"] = sum(row.undecided for row in found) / sum(row.words for row in found)
 
 
 def _window(args: argparse.Namespace, table: _Table, figures: dict[str, Any], plan: LoadPlan, own: float) -> None:

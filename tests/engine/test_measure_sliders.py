@@ -1,0 +1,23 @@
+"""What bench says of sliders on finished text is counted over every word of every run and value."""
+
+from __future__ import annotations
+
+from engine.control import Control
+from engine.loading import load
+from engine.measure_sliders import MOVED, WRITTEN, undecided
+from engine.settings import LoadPlan
+from tests.tiny_models import tiny_folder
+
+
+def test_every_word_is_asked_about_and_a_small_vocabulary_is_decided(tmp_path):
+    folder = tiny_folder(tmp_path, "llama")
+    session = load(LoadPlan(str(folder), "float32", device_map="cpu"), lambda event: None, Control())
+    try:
+        found = undecided(session, 12)
+    finally:
+        session.close()
+    assert [row.moved for row in found] == list(MOVED)
+    for row in found:
+        assert row.words == 12 * len(WRITTEN) * len(MOVED[row.moved])
+        assert 0 <= row.undecided <= row.words // 4
+        assert row.ms > 0.0
