@@ -353,7 +353,7 @@ class BlindPage(QWidget):
                 words = self.tr("Which text is better? Keys 1, 2, … vote, 0 for no preference.")
             words = f"{votes}. {words}"
             if test.equal:
-                words += " " + self.tr("{count} seeds gave equal texts and are no rounds.").format(
+                words += " " + self.tr("Seeds that gave equal texts, and no round: {count}.").format(
                     count=count_text(test.equal)
                 )
         self.state_words.setText(words)

@@ -92,7 +92,7 @@ def notes(test: BlindTest) -> list[str]:
         )
     if test.equal:
         found.append(
-            tr("{count} seeds gave the same text for all settings and were no round.").format(
+            tr("Seeds that gave the same text for all settings, and no round: {count}.").format(
                 count=count_text(test.equal)
             )
         )

@@ -108,14 +108,17 @@ class ForksPage(QWidget):
         self.rename_button.setEnabled(self.tree.cursor is not None)
         forks = sum(row.parent is not None for row in self.tree.rows)
         runs = len(self.tree.rows)
-        text = (
-            self.tr("{runs} texts, {forks} of them forks").format(runs=count_text(runs), forks=count_text(forks))
-            if runs
-            else ""
+        short = (
+            self.tr("{runs} texts").format(runs=count_text(runs)) if runs > 1 else self.tr("one text") if runs else ""
         )
+        text = short
+        if runs > 1:
+            text = self.tr("texts: {runs}, of them forks: {forks}").format(
+                runs=count_text(runs), forks=count_text(forks)
+            )
         if marked > 1:
             text += " · " + self.tr("{count} marked").format(count=count_text(marked))
-        self.panel.set_remark(text, "", self.tr("{runs} texts").format(runs=count_text(runs)) if runs else "")
+        self.panel.set_remark(text, "", short)
 
     @Slot()
     def compare(self) -> None:

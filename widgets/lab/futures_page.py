@@ -338,8 +338,8 @@ class FuturesPage(QWidget):
             self.figures.set_wordings(self.tr("Temperature 0 takes the most probable word: there is one future."))
         else:
             common = self.tr("all share the first {count} tokens").format(count=count_text(shared))
-            if not shared:
-                common = self.tr("they share no word")
+            if shared < 2:
+                common = self.tr("all share the first token") if shared else self.tr("they share no word")
             depths = [depth for depth in DEPTHS if depth < found.question.tokens]
             after = [
                 self.tr("{number} after {depth}").format(

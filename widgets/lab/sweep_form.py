@@ -241,7 +241,7 @@ class SweepForm(QWidget):
             size = bytes_text(runs * wish.max_new_tokens * BYTES_PER_TOKEN)
             cells = " × ".join(count_text(len(axis.values)) for axis in wish.axes)
             self.sum_label.setText(
-                self.tr("{cells} cells × {seeds} seeds = {runs} runs, up to about {size} on disk (estimated)").format(
+                self.tr("cells: {cells}, seeds: {seeds}, runs: {runs}, up to about {size} on disk (estimated)").format(
                     cells=cells, seeds=count_text(len(wish.seeds)), runs=count_text(runs), size=size
                 )
             )

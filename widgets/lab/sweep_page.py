@@ -208,7 +208,7 @@ class SweepPage(QWidget):
         self.go_on.setVisible(broken_off)
         self.go_on.setEnabled(self.store.activity not in BUSY and self.store.facts is not None)
         if shown is not None and broken_off:
-            self.go_on.setText(self.tr("Go on: {left} runs left").format(left=count_text(len(shown.runs) - shown.done)))
+            self.go_on.setText(self.tr("Go on: {left} left").format(left=count_text(len(shown.runs) - shown.done)))
         self.form.setEnabled(not self.bar.working)
         note = "\n".join(shown.notes) if shown is not None else ""
         self.note.setText(note)
