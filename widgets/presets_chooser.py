@@ -261,6 +261,7 @@ class PresetChooser(QWidget):
         self.list.setCurrentIndex(max(0, self._place(self._chosen)))
         changed = self.is_changed()
         self.changed_label.setVisible(changed)
+        self.label.setVisible(not changed)  # a narrow panel has no room for both; the list says its name
         words = preset_words(self._chosen) if self._chosen else self.tr("These settings are no preset.")
         self.list.setToolTip(plain_tooltip(words))
         self.list.setAccessibleDescription(f"{self.tr('changed')}. {words}" if changed else words)

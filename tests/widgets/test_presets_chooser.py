@@ -58,6 +58,15 @@ def test_a_slider_that_moves_makes_the_preset_a_changed_one(qtbot, panel):
     panel.take_settings(replace(panel.settings(), top_k=8))
     assert panel.presets.changed_label.isVisibleTo(panel)
     assert panel.presets.current == MINE
+
+
+def test_that_a_preset_was_changed_is_readable_in_the_narrowest_panel(qtbot, panel):
+    pick(qtbot, panel.presets, MINE)
+    panel.resize(270, 700)
+    panel.take_settings(replace(panel.settings(), top_k=8))
+    qtbot.waitUntil(lambda: panel.width() == 270 and not panel.presets.label.isVisibleTo(panel))
+    label = panel.presets.changed_label
+    qtbot.waitUntil(lambda: label.width() >= label.fontMetrics().horizontalAdvance("changed"))
     assert panel.presets.list.currentText() == "mine"
     pick(qtbot, panel.presets, MINE)  # again: back to it
     assert panel.settings().top_k == 7
