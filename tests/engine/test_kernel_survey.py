@@ -102,7 +102,7 @@ def test_the_divergence_is_that_of_the_two_distributions():
 def test_a_compiled_step_gives_the_plain_one_s_logits_and_a_stop_ends_compiling(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
-    path = str(tiny_folder(tmp_path / "m", "llama"))
+    path = str(tiny_folder(tmp_path / "m", "llama", num_hidden_layers=2))
     control = Control()
 
     def stop_when_it_compiles(event):
