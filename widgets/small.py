@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from widgets import theme
@@ -32,6 +33,22 @@ class SmallText(PlainLabel):
 
     def _restyle(self) -> None:
         make_small(self)
+
+
+class EmptyText(PlainLabel):
+    """What a page will show and how, in its middle, until there is something."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(text, "muted", parent)
+        self.setWordWrap(True)
+        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.setMargin(24)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+        theme.changes.changed.connect(self._restyle)
+        self._restyle()
+
+    def _restyle(self) -> None:
+        self.setFont(theme.font(1))
 
 
 def make_small(label: QLabel) -> None:

@@ -36,7 +36,7 @@ from widgets.lab.settings_list import LETTERS, Named, SettingsList, as_dicts, fr
 from widgets.lab.strip_plot import StripPlot
 from widgets.panel import Panel, PlainLabel
 from widgets.run_store import RunStore
-from widgets.small import SmallText
+from widgets.small import EmptyText, SmallText
 
 FIRST = (Named(SamplingSettings(temperature=0.7)), Named(SamplingSettings(temperature=1.0)))
 
@@ -140,7 +140,7 @@ class LuckPage(QWidget):
         shown.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         shown.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         shown.setWidget(inside)
-        self.empty = SmallText(
+        self.empty = EmptyText(
             self.tr(
                 "One lucky text looks like a better setting. Here each of two settings writes the prompt with many "
                 "seeds, and every figure's spread inside a setting is held against the difference between them.\n\n"
@@ -149,7 +149,6 @@ class LuckPage(QWidget):
                 "would be needed to know. A click on a dot shows its text."
             )
         )
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)

@@ -24,7 +24,7 @@ from widgets.lab.sweep_form import FormState, SweepForm
 from widgets.lab.sweep_map import cell_words, heat_map, table
 from widgets.panel import Panel
 from widgets.run_store import BUSY, RunStore
-from widgets.small import SmallText
+from widgets.small import EmptyText, SmallText
 
 MOST_LANES = 8  # that are shown side by side
 LISTED = 12
@@ -102,7 +102,7 @@ class SweepPage(QWidget):
         self.map.current_changed.connect(self._show_cell)
         self.map.chosen_changed.connect(self._show_cell)
         self.map.opened.connect(self.open_run)
-        self.empty = SmallText(
+        self.empty = EmptyText(
             self.tr(
                 "One text tells little about a setting. A sweep runs the prompt with every combination of two "
                 "settings, several seeds each, and colours what came of it: how surprised the model was, how much it "
@@ -112,7 +112,6 @@ class SweepPage(QWidget):
                 "compare as lanes (C). A sweep that is stopped, by hand or by closing the program, goes on later."
             )
         )
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.memory = SmallText()
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
