@@ -26,6 +26,13 @@ def escaped(text: str) -> str:
     return "".join(visible(character) for character in text)
 
 
+def spelled(text: str) -> str:
+    """The same to be read only: spaces at its ends are seen, as in tokens."""
+    inner = text.strip(" ")
+    lead = len(text) - len(text.lstrip(" "))
+    return "·" * lead + escaped(inner) + "·" * (len(text) - lead - len(inner))
+
+
 class StopList(QWidget):
     """Stop strings in the order in which they were given."""
 
@@ -104,12 +111,12 @@ class _StopRow(QWidget):
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
         self._text = text
-        label = ElidedLabel(escaped(text))
-        label.setToolTip(plain_tooltip(escaped(text)))
+        label = ElidedLabel(spelled(text))
+        label.setToolTip(plain_tooltip(spelled(text)))
         button = QToolButton()
         theme.set_icon(button, "close")
         button.setIconSize(QSize(12, 12))
-        button.setAccessibleName(self.tr("remove {text}").format(text=escaped(text)))
+        button.setAccessibleName(self.tr("remove {text}").format(text=spelled(text)))
         button.setToolTip(self.tr("Remove this stop string"))
         button.clicked.connect(self._remove)
         row = QHBoxLayout(self)

@@ -12,7 +12,7 @@ from widgets import theme
 from widgets.candidate_rows import paint_chip
 from widgets.format import percent_text
 from widgets.run_store import Run
-from widgets.stop_list import escaped
+from widgets.stop_list import spelled
 from widgets.text_flow import Piece, TextFlow
 
 
@@ -23,9 +23,9 @@ def waiting_height(flow: TextFlow, run: Run | None) -> float:
 
 def waiting_text(held: str, stop: Sequence[str]) -> str:
     """What waits, and which stop string it could become."""
-    whole = " / ".join(escaped(each) for each in stop if each.startswith(held))
+    whole = " / ".join(spelled(each) for each in stop if each.startswith(held))
     return QCoreApplication.translate("stop", "waiting: “{held}” could become the stop “{stop}”").format(
-        held=escaped(held), stop=whole
+        held=spelled(held), stop=whole
     )
 
 
@@ -57,7 +57,7 @@ def paint_stopped(painter: QPainter, flow: TextFlow, end: RunEnd, after: QRectF)
     look, font = theme.current(), theme.mono(-2)
     metrics = QFontMetricsF(font)
     room = max(24.0, flow.width - after.right() - 24.0)
-    words = metrics.elidedText(escaped(end.stop_string), Qt.TextElideMode.ElideRight, room)
+    words = metrics.elidedText(spelled(end.stop_string), Qt.TextElideMode.ElideRight, room)
     box = paint_chip(painter, after.right() + 6.0, after.center().y(), words, look.warning, font)
     painter.setPen(QPen(look.warning, 1.2))
     painter.drawLine(QPointF(box.left() + 5.0, box.center().y()), QPointF(box.right() - 5.0, box.center().y()))

@@ -45,6 +45,7 @@ def has(view: TextView, colour) -> bool:
 def test_held_text_is_said_with_the_stop_string_that_it_could_become(shown) -> None:
     tokens = make.tokens(make.words("calm words here"))
     assert waiting_text("\n", ("\n\nUser:", "END")) == "waiting: “\\n” could become the stop “\\n\\nUser:”"
+    assert waiting_text(" ", (" \n ", "END")) == "waiting: “·” could become the stop “·\\n·”"  # spaces are seen
     warning = theme.current().warning
     assert not has(shown(tokens, ("\n\nUser:",)), warning)
     tokens[-1] = replace(tokens[-1], held="\n")
