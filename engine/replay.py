@@ -34,6 +34,7 @@ from engine.events import (
     TokenEvent,
     Unloaded,
 )
+from engine.figures import lane_letter
 from engine.file_names import create_new
 from engine.replay_lines import DAMAGED, KINDS, Reader, built, header_line, line_of, seed_value
 from engine.settings import Request, SamplingSettings
@@ -47,6 +48,7 @@ CHECK_S = 1.0  # how often the recorder looks whether its file is still there
 LONGEST_LINE = 64 * 2**20  # characters; a prompt of a million tokens fits
 UNKNOWN_KEPT = 16 * 2**20  # characters of lines of unknown kinds that are kept
 DAMAGED_NAMED = 5  # so many damaged lines are named by number, the others counted
+ALIKE_NAMED = 2  # so many gaps, and lanes that break off, have a sentence of their own
 HOPELESS = 100  # so many damaged lines and nothing else: this is no replay
 
 
@@ -328,6 +330,8 @@ class _Opening:
         self.lanes: dict[tuple[int, int], _Lane] = {}
         self.damaged: list[int] = []
         self.damage: list[str] = []
+        self.gaps: list[str] = []
+        self.unended: list[str] = []
         self.notes: list[str] = []
         self.unknown: list[tuple[int, str]] = []
         self.unknown_size = 0
@@ -402,7 +406,8 @@ class _Opening:
                 lane = self._lane(event)
                 missing = event.step - (lane.tokens[-1].step + 1 if lane.tokens else len(lane.start.written))
                 if missing > 0:
-                    self.damage.append(f"{missing} tokens before token {event.step} of lane {event.lane} are missing.")
+                    letter = lane_letter(event.lane)
+                    self.gaps.append(f"Before token {event.step + 1} of lane {letter}, tokens are missing: {missing}.")
                 lane.tokens.append(event)
             case RunEnd():
                 self._lane(event).ended = True
@@ -432,8 +437,8 @@ class _Opening:
             if lane.ended:
                 continue
             tokens = lane.tokens
-            sentence = f"The file ends before lane {number} did: {len(tokens)} tokens of it are here."
-            self.damage.append(sentence)
+            sentence = f"The file ends before lane {lane_letter(number)} did: {len(tokens)} tokens of it are here."
+            self.unended.append(sentence)
             newest = tokens[-1] if tokens else None
             written = lane.start.written
             text = (lane.start.written_text or "") + "".join(t.text for t in tokens)
@@ -461,9 +466,14 @@ class _Opening:
             self.damage.append(f"{lines} {named}{others} damaged and left out.")
 
     def _result(self) -> Replay:
-        return Replay(
-            self.path, self.header, tuple(self.events), " ".join(self.damage), tuple(self.notes), tuple(self.unknown)
-        )
+        damage = " ".join([*self.damage, *_few(self.gaps), *_few(self.unended)])
+        return Replay(self.path, self.header, tuple(self.events), damage, tuple(self.notes), tuple(self.unknown))
+
+
+def _few(sentences: list[str]) -> list[str]:
+    """So many as are read: eight lanes that break off must not fill the window."""
+    more = len(sentences) - ALIKE_NAMED
+    return sentences if more <= 0 else [*sentences[:ALIKE_NAMED], f"The same holds for {more} more."]
 
 
 def _is_newer(mark: dict[str, Any]) -> bool:

@@ -372,7 +372,20 @@ def test_missing_tokens_in_the_middle_are_told(recorded: Path) -> None:
     lines = recorded.read_bytes().split(b"\n")
     del lines[3]
     recorded.write_bytes(b"\n".join(lines))
-    assert "1 tokens before token 1 of lane 0 are missing" in read_replay(recorded).damage
+    assert "Before token 2 of lane A, tokens are missing: 1." in read_replay(recorded).damage
+
+
+def test_many_lanes_that_break_off_are_told_in_few_words(recorded: Path) -> None:
+    start, token = EVENTS[0], EVENTS[2]
+    assert isinstance(start, ev.RunStart)
+    assert isinstance(token, ev.TokenEvent)
+    with open(recorded, "ab") as file:
+        for lane in range(1, 8):
+            for event in (replace(start, lane=lane), replace(token, lane=lane)):
+                file.write(line_of(event))
+    damage = read_replay(recorded).damage
+    assert damage.endswith("The file ends before lane C did: 1 tokens of it are here. The same holds for 5 more.")
+    assert damage.count("ends before") == 2
 
 
 @pytest.mark.parametrize(
