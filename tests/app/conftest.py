@@ -5,11 +5,24 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 
+from app import engine_thread, exports, hub_thread, replay_thread
 from app.preferences import Preferences
 from tests.tiny_models import tiny_folder
 from widgets import theme
 
 WAIT_MS = 30_000  # for what takes a moment; the cores may be shared
+
+
+@pytest.fixture(autouse=True)
+def no_test_leaves_the_process(monkeypatch):
+    """A window that is closed leaves it after two seconds of waiting for a thread, which a busy machine takes."""
+
+    def refuse(code):
+        pytest.fail("the process was to be left because a thread did not end")
+
+    for module in (engine_thread, exports, hub_thread, replay_thread):
+        monkeypatch.setattr(module, "WAIT_ON_CLOSE_MS", WAIT_MS)
+    monkeypatch.setattr("os._exit", refuse)
 
 
 @pytest.fixture(scope="session")
