@@ -175,7 +175,7 @@ def test_16_bit_prompts_are_read_in_float32_where_the_processor_has_no_16_bit_pr
     in_half, in_float = plain.read(ids), wide.read(ids)
     assert np.abs(in_float - exact).mean() < np.abs(in_half - exact).mean()
     assert np.abs(in_float - in_half).max() < 0.25 * np.abs(exact).max()
-    assert wide._keys[0].dtype == torch.bfloat16
+    assert wide._caches[0].dtype == torch.bfloat16
     assert np.abs(wide.step([5]) - plain.step([5])).max() < 0.25 * np.abs(exact).max()
 
 
