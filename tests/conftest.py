@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
 import threading
 import traceback
+import weakref
 
 # Before Qt, platformdirs or a hub library is imported: no display, no network, and nobody's own settings or logs.
 os.environ["QT_QPA_PLATFORM"] = os.environ.get("QT_QPA_PLATFORM") or "offscreen"
@@ -53,6 +53,24 @@ def where_is(thread: threading.Thread) -> str:
     return "".join(traceback.format_stack(frame)[-4:]) if frame is not None else "gone"
 
 
+_qt_threads: weakref.WeakSet = weakref.WeakSet()  # all that were made: to look for them would take longer than tests
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _qt_threads_are_known():
+    from PySide6.QtCore import QThread
+
+    before = QThread.__init__
+
+    def begin(self, *args, **kwargs):
+        before(self, *args, **kwargs)
+        _qt_threads.add(self)
+
+    QThread.__init__ = begin
+    yield
+    QThread.__init__ = before
+
+
 @pytest.fixture(autouse=True)
 def no_thread_or_window_is_left(request):
     before = python_threads()
@@ -67,11 +85,11 @@ def no_thread_or_window_is_left(request):
 
 
 def _no_qt_leftovers() -> None:
-    from PySide6.QtCore import QCoreApplication, QEvent, QThread
+    from PySide6.QtCore import QCoreApplication, QEvent
     from PySide6.QtWidgets import QApplication
     from shiboken6 import isValid
 
-    running = [thing for thing in gc.get_objects() if type(thing) is QThread and isValid(thing) and thing.isRunning()]
+    running = [thread for thread in _qt_threads if isValid(thread) and thread.isRunning()]
     for thread in running:
         thread.quit()
         thread.wait(int(WAIT_S * 1000))
