@@ -80,7 +80,7 @@ class Experiments(QObject):
             return False
         window.store.inside.answers.pop(question, None)  # what it found the last time
         if not window.engine.experiment(question):
-            window.banner.show_note(self.tr("The engine is at work: wait for its end, or stop it."))
+            window.banner.show_wait(self.tr("The engine is at work: wait for its end, or stop it."))
             return False
         window.banner.dismiss()
         return True

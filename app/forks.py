@@ -322,7 +322,7 @@ class Forks(QObject):
         starts = [run.start for run in store.runs]
         keys = list(dict.fromkeys(key for each in wish.runs for key in descendants(each, starts)))
         if any(run.running for key in keys if (run := store.run(key)) is not None):
-            self.window.banner.show_note(self.tr("This text is still being written: stop it first (Ctrl+.)."))
+            self.window.banner.show_wait(self.tr("This text is still being written: stop it first (Ctrl+.)."))
             return
         if any(store.run(key) is not None for key in keys):
             self.stack.push(_Pruned(store, keys, self.tr("prune")))

@@ -59,15 +59,19 @@ class Running(QObject):
 
     def may_run(self) -> bool:
         """Whether the engine could write now; a banner says why not."""
-        if self.window.engine.busy or self.window.store.facts is None:
+        waits = {
+            "xray": self.tr("A precision x-ray goes on: the run can start once the model is back."),
+            "experiment": self.tr("An experiment goes on: stop it, or wait for its end."),
+            "load": self.tr("The model is still loading: the run can start once it is there."),
+        }
+        if busy := self.window.engine.busy:
+            self.window.banner.show_wait(
+                waits.get(busy, self.tr("The engine is at work: wait for its end, or stop it."))
+            )
+            return False
+        if self.window.store.facts is None:
             self.window.banner.show_note(
-                self.tr("A precision x-ray goes on: the run can start once the model is back.")
-                if self.window.engine.busy == "xray"
-                else self.tr("An experiment goes on: stop it, or wait for its end.")
-                if self.window.engine.busy == "experiment"
-                else self.tr("The model is still loading: the run can start once it is there.")
-                if self.window.engine.busy == "load"
-                else self.tr("No model is loaded: choose one first."),
+                self.tr("No model is loaded: choose one first."),
                 self.tr("Choose a model…"),
                 self.window.show_model_panel,
             )

@@ -23,6 +23,7 @@ def connect(window: MainWindow) -> None:
     worker.event.connect(window.trust.take)
     worker.event.connect(window.xrays.take)
     engine.busy_changed.connect(window.busy_changed)
+    engine.busy_changed.connect(window.banner.busy_changed)
     engine.busy_changed.connect(window.xrays.busy_changed)
     worker.previewed.connect(window.prompt_panel.set_preview)
     worker.estimated.connect(window.show_estimate)

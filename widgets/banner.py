@@ -19,7 +19,7 @@ class Banner(QFrame):
         super().__init__(parent)
         self.setProperty("panel", True)
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._error = False
+        self._error = self._waits = False
         self._act: Callable[[], object] | None = None
         self._text = PlainLabel()
         self._text.setWordWrap(True)
@@ -47,6 +47,16 @@ class Banner(QFrame):
     def show_note(self, text: str, button: str = "", act: Callable[[], object] | None = None) -> None:
         self._show(text, False, button, act)
 
+    def show_wait(self, text: str) -> None:
+        """A note that is true only while the engine is at work."""
+        self._show(text, False, "", None)
+        self._waits = True
+
+    @Slot(object)
+    def busy_changed(self, busy: object) -> None:
+        if not busy and self._waits:
+            self.dismiss()
+
     @Slot()
     def dismiss(self) -> None:
         self.hide()
@@ -56,7 +66,7 @@ class Banner(QFrame):
         return self._text.text()
 
     def _show(self, text: str, error: bool, button: str, act: Callable[[], object] | None) -> None:
-        self._error, self._act = error, act
+        self._error, self._act, self._waits = error, act, False
         self._text.setText(text)
         self.setAccessibleName(text)
         self._button.setText(button)

@@ -35,6 +35,16 @@ class SmallText(PlainLabel):
         make_small(self)
 
 
+class Verdict(PlainLabel):
+    """What was found, in words that wrap and are read from far away."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("", "", parent)
+        self.setWordWrap(True)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+
+
 class EmptyText(PlainLabel):
     """What a page will show and how, in its middle, until there is something."""
 

@@ -141,8 +141,14 @@ def test_without_a_model_or_while_another_works_nothing_is_begun(make_window, re
     window.laboratory.asked(RunSweep(WISH.axes, tuple(range(20)), 40, 2))
     window.laboratory.asked(WISH)
     assert "at work" in window.banner.text
+    window.laboratory.show_text()
+    window.running.start_run()
+    assert "experiment goes on" in window.banner.text
     window.running.stop()
-    until(lambda: not window.engine.busy and not page.bar.working)  # the page follows a frame later
+    until(lambda: not window.engine.busy)
+    assert not window.banner.isVisible()  # it is true no longer
+    window.laboratory.show("sweep")
+    until(lambda: not page.bar.working)  # the page follows a frame later
 
 
 def test_the_form_is_remembered(ready, make_window, until):

@@ -25,7 +25,7 @@ from widgets.lab.experiment_wishes import AskRound, ExportBlind, KeepBlind, Stop
 from widgets.lab.settings_list import Named
 from widgets.panel import Panel
 from widgets.run_store import BUSY, RunStore
-from widgets.small import SmallText
+from widgets.small import Verdict
 
 MOST_EQUAL = 10  # seeds in a row with equal texts, after which the test says so and stops asking
 
@@ -53,7 +53,7 @@ class BlindPage(QWidget):
         self.resume = QPushButton(self.tr("Go on with the test"))
         self.resume.clicked.connect(self.go_on)
         self.bar.row.insertWidget(2, self.resume)
-        self.state_words = SmallText("", "")
+        self.state_words = Verdict()
         self._stack = QStackedWidget()
         for part in (self.setup, self.round, self.result):
             self._stack.addWidget(part)

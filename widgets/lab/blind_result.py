@@ -22,7 +22,7 @@ from widgets import theme
 from widgets.format import count_text, number_text, plain_tooltip
 from widgets.lab.figure_words import settings_text
 from widgets.panel import Panel
-from widgets.small import SmallText
+from widgets.small import SmallText, Verdict
 
 
 def tr(text: str) -> str:
@@ -112,8 +112,7 @@ class BlindResult(QWidget):
         super().__init__(parent)
         self._test: BlindTest | None = None
         self.panel = Panel(self.tr("Verdict"))
-        self.words = SmallText("", "")
-        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.words = Verdict()
         self.votes = self._table([self.tr("setting"), self.tr("votes"), self.tr("what it is")])
         self.notes = SmallText()
         self.new_button = QPushButton(self.tr("New test"))

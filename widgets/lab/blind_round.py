@@ -10,7 +10,7 @@ from engine.events import NO_PREFERENCE, BlindRound, BlindTest
 from widgets import theme
 from widgets.format import count_text
 from widgets.panel import Panel
-from widgets.small import SmallText
+from widgets.small import Verdict
 
 SPELLED = 3  # texts, up to which buttons have room for words
 READING = 2  # pixels above the base size
@@ -32,7 +32,7 @@ class BlindRoundView(QWidget):
         self._texts: list[QPlainTextEdit] = []
         self._shown = 0
         self._open = self._told = False
-        self.prompt = SmallText("", "")  # whoever shows the round places it
+        self.prompt = Verdict()  # whoever shows the round places it
         self.prompt.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._grid = QGridLayout()
         self._grid.setSpacing(theme.GAP)

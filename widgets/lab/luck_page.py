@@ -36,7 +36,7 @@ from widgets.lab.settings_list import LETTERS, Named, SettingsList, as_dicts, fr
 from widgets.lab.strip_plot import StripPlot
 from widgets.panel import Panel, PlainLabel
 from widgets.run_store import RunStore
-from widgets.small import EmptyText, SmallText
+from widgets.small import EmptyText, SmallText, Verdict
 
 FIRST = (Named(SamplingSettings(temperature=0.7)), Named(SamplingSettings(temperature=1.0)))
 
@@ -122,8 +122,7 @@ class LuckPage(QWidget):
         self.table.currentItemChanged.connect(self._figure_chosen)
         self.copy = panel.add_button(self.tr("copy"), "copy", self.tr("Copy the figures as a table"))
         self.copy.clicked.connect(self.copy_table)
-        self.words = SmallText("", "")
-        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.words = Verdict()
         self.notes = SmallText()
         self.plot = StripPlot()
         self.plot.chosen.connect(self._dot_chosen)

@@ -17,6 +17,8 @@ def tr(text: str) -> str:
 
 def verdict_words(figure: LuckFigure) -> str:
     """A few words for a table."""
+    if figure.difference.low == figure.difference.high == 0:
+        return tr("no difference")
     return {
         "setting": tr("the setting's doing"),
         "perhaps": tr("perhaps"),

@@ -49,6 +49,8 @@ class CellPanel(Panel):
         self.runs.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.runs.currentRowChanged.connect(self._chosen)
         self.runs.itemActivated.connect(self._activated)
+        # A low window takes from the list and not from the figures.
+        self.runs.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
         self.open_button = QPushButton(self.tr("Open the run"))
         self.open_button.setToolTip(self.tr("Shows it as text, with every word's odds (Return)"))
         self.compare_button = QPushButton(self.tr("Compare as lanes"))

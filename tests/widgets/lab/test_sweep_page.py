@@ -221,3 +221,10 @@ def test_the_table_has_every_cell_and_every_figure():
     ]
     assert lines[1].split("\t")[:4] == ["0", "0.5", "2", "0.5"]
     assert lines[6].split("\t")[2:5] == ["0", "", ""]
+
+
+def test_a_low_window_takes_from_the_list_of_runs_and_not_from_the_figures(page):
+    with_list = page.cell.minimumSizeHint().height()
+    page.cell.runs.hide()
+    page.cell.layout().activate()
+    assert with_list - page.cell.minimumSizeHint().height() <= 3 * page.cell.fontMetrics().lineSpacing()
