@@ -110,17 +110,16 @@ def weighed(values: np.ndarray, top: float) -> Weighed:
 
     values: float32 [vocab], none NaN. top: the largest, finite.
     """
-    counts, masses = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1)
-    total = slope = 0.0
+    counts, masses, slope = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1), 0.0
     for start in range(0, values.size, _PIECE):
         depth, weights, places = _placed(values[start : start + _PIECE], top)
         counts += np.bincount(places, minlength=_PLACES + 1)
-        masses += np.bincount(places, weights, minlength=_PLACES + 1)
-        total += float(weights.sum(dtype=np.float64))
-        with np.errstate(invalid="ignore"):  # an impossible token is infinitely deep and weighs nothing
-            depth *= weights
-        part = float(depth.sum(dtype=np.float64))
-        slope += part if math.isfinite(part) else float(np.nansum(depth, dtype=np.float64))
+        masses += np.bincount(places, weights, minlength=_PLACES + 1)  # sums in float64
+        with np.errstate(invalid="ignore"):
+            part = float(np.dot(depth, weights))
+        # An impossible token is infinitely deep and weighs nothing.
+        slope += part if math.isfinite(part) else float(np.nansum(depth[weights > 0.0] * weights[weights > 0.0]))
+    total = float(masses.sum())
     return Weighed(top, total, max(0.0, math.log(total) + slope / total), counts, masses)
 
 
