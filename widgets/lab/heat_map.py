@@ -45,9 +45,12 @@ class HeatMapData:
         known = [value for row in self.values for value in row if math.isfinite(value)]
         return (min(known), max(known)) if known else (0.0, 0.0)
 
-    def place(self, cell: Cell) -> float:
-        """Where a value lies between the least and the largest, 0 to 1; the middle where all are alike."""
-        low, high = self.span
+    def place(self, cell: Cell, span: tuple[float, float] | None = None) -> float:
+        """Where a value lies between the least and the largest, 0 to 1; the middle where all are alike.
+
+        span: `self.span`, for who asks about all cells.
+        """
+        low, high = self.span if span is None else span
         value = self.values[cell[0]][cell[1]]
         return (value - low) / (high - low) if high > low else 0.5
 
@@ -124,17 +127,23 @@ class HeatMap(QWidget):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             area, width, height = self._metrics()
             self._paint_labels(painter, data, area, width, height)
+            span = data.span
             for row in range(len(data.rows)):
                 for column in range(len(data.columns)):
-                    self._paint_cell(painter, data, (row, column))
+                    x, y = area.left() + column * width, area.top() + row * height
+                    rect = QRectF(x, y, width - GAP, height - GAP)
+                    if rect.intersects(QRectF(event.rect())):
+                        self._paint_cell(painter, data, (row, column), rect, span)
             for cell in self.chosen:
                 self._frame(painter, cell, look.ink, 1.5)
             if self.hasFocus() or self.chosen:
                 self._frame(painter, self.current, look.accent if self.hasFocus() else look.ink, 2.0)
             self._paint_legend(painter, data, area)
 
-    def _paint_cell(self, painter: QPainter, data: HeatMapData, cell: Cell) -> None:
-        look, rect = theme.current(), self.cell_rect(cell)
+    def _paint_cell(
+        self, painter: QPainter, data: HeatMapData, cell: Cell, rect: QRectF, span: tuple[float, float]
+    ) -> None:
+        look = theme.current()
         value = data.values[cell[0]][cell[1]]
         if not math.isfinite(value):
             painter.setPen(QPen(look.line, 1, Qt.PenStyle.DotLine if cell in data.waiting else Qt.PenStyle.SolidLine))
@@ -142,7 +151,7 @@ class HeatMap(QWidget):
             painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
             ground = look.panel
         else:
-            ground = shade(data.place(cell))
+            ground = shade(data.place(cell, span))
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ground)
             painter.drawRoundedRect(rect, 3, 3)

@@ -14,6 +14,7 @@ from engine.settings import SamplingSettings
 from widgets import theme
 from widgets.lab.even_shades import _oklab, shade
 from widgets.lab.experiment_wishes import GoOn, OpenRuns, RunSweep
+from widgets.lab.heat_map import HeatMap, HeatMapData
 from widgets.lab.sweep_map import heat_map, table
 from widgets.lab.sweep_page import SweepPage
 
@@ -228,3 +229,20 @@ def test_a_low_window_takes_from_the_list_of_runs_and_not_from_the_figures(page)
     page.cell.runs.hide()
     page.cell.layout().activate()
     assert with_list - page.cell.minimumSizeHint().height() <= 3 * page.cell.fontMetrics().lineSpacing()
+
+
+def test_a_map_of_thousands_of_cells_finds_its_span_once(qtbot, monkeypatch):
+    """Looked for again at each cell it would make each key press of such a map take seconds."""
+    size = 60
+    rows = tuple(str(n) for n in range(size))
+    values = tuple(tuple(float(r * size + c) for c in range(size)) for r in range(size))
+    empty = ((("",) * size),) * size
+    shown = HeatMap()
+    qtbot.addWidget(shown)
+    shown.set_data(HeatMapData(rows, rows, "down", "across", values, empty, empty))
+    asked = []
+    span = HeatMapData.span
+    monkeypatch.setattr(HeatMapData, "span", property(lambda data: asked.append(1) or span.fget(data)))
+    shown.resize(700, 700)
+    shown.grab()
+    assert 1 <= len(asked) <= 6
