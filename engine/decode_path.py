@@ -17,7 +17,7 @@ from engine.forward import general_path
 from engine.kernel_choice import BATCH_ROWS, Choice, choose
 from engine.kernels import KERNELS, LEAN_ONLY, Product, offered, pack, stream_dtype
 from engine.large_pages import allocated, enlarge
-from engine.readings import forget_pages, mapped_ranges, weights_apart
+from engine.readings import forget_pages, give_memory_back, mapped_ranges, weights_apart
 
 Tell = Callable[[str], None]
 SAMPLE_BYTES = 96_000_000  # of weights are tried: more than a processor's cache keeps, little beside most models
@@ -77,6 +77,7 @@ def _decode_path(model: Any, asked: str | None, mapped: bool, tell: Tell, cancel
     choice = Choice()
     if linears:
         choice = choice_for(model, linears, asked, reason, tell, mapped and bytes_of(linears) > WORTH_BYTES)
+        give_memory_back(collect=False)  # what trying the kernels took, before the packed weights come
     words = KERNELS[choice.kernel].words
     if choice.kernel != "plain":
         words += ", chosen by measuring" if asked is None else ", as asked"
