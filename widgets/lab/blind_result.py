@@ -30,7 +30,8 @@ def tr(text: str) -> str:
 
 
 def p_text(p: float) -> str:
-    return tr("p < 0.001") if p < 0.001 else f"p = {number_text(p, 3)}"
+    words = tr("p < 0.001") if p < 0.001 else f"p = {number_text(p, 3)}"
+    return words.replace(" ", "\u00a0")  # no line ends inside it
 
 
 def verdict(test: BlindTest, pair: Pair) -> str:

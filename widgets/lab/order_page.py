@@ -111,6 +111,11 @@ class OrderPage(QWidget):
 
     def _panel(self, funnel: Funnel) -> Panel:
         panel = Panel("")
+        panel.set_remark(
+            self.tr("words left, bars by their logarithm"),
+            self.tr("How many words are left, by its logarithm: a bar half as long is the square root."),
+            self.tr("log scale"),
+        )
         panel.body.addWidget(funnel)
         surprise = ElidedLabel()
         surprise.setToolTip(

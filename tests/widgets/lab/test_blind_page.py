@@ -158,7 +158,7 @@ def test_ended_while_texts_are_written_it_stops_them(page):
 
 def test_the_verdict_is_as_sure_as_the_votes_allow():
     (sure,) = verdicts(voted(TEST, *[0] * 15, *[1] * 5))
-    assert sure == "A calm is preferred to B wild: 15 of 20 votes, p = 0.041."
+    assert sure == "A calm is preferred to B wild: 15 of 20 votes, p\u00a0=\u00a00.041."
     (unsure,) = verdicts(voted(TEST, *[1] * 11, *[0] * 9))
     assert "no difference seen" in unsure
     assert "11 of 20 votes" in unsure
