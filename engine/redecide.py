@@ -143,7 +143,7 @@ class FinishedRun:
         """The order of the named tokens, largest first, and their values in it. The newest is kept: a filter or the
         temperature that moves leaves it as it is. key: the settings that these values hang on."""
         if self._ordered is None or self._ordered[0] != key:
-            order = np.argsort(-values, axis=1, kind="stable")
+            order = _largest_first(values)
             self._ordered = key, order, np.take_along_axis(values, order, axis=1)
         return self._ordered[1], self._ordered[2]
 
@@ -232,6 +232,20 @@ class FinishedRun:
                 count[row] = these.size
                 unnamed[row] = these.size - mask[row].sum()
         return mask, count, unnamed
+
+
+def _largest_first(values: np.ndarray) -> np.ndarray:
+    """Columns of each row, largest value first, of equal ones the first. float32 [rows, columns], none NaN → int64.
+
+    A float's bits, as a whole number, order as floats do but for the negative ones, which are turned round. With the
+    column below them one fast sort of whole numbers does what a stable sort of floats takes six times as long for.
+    """
+    bits = (np.float32(0.0) - values).view(np.int32)  # 0 - 0 is +0: both zeros are one
+    keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
+    keys <<= 32
+    keys |= np.arange(values.shape[1])
+    keys.sort(axis=1)
+    return keys & 0xFFFFFFFF
 
 
 def _own_cut(token: TokenEvent) -> int:

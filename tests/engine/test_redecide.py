@@ -18,7 +18,7 @@ from engine.draw import draw
 from engine.errors import RunFailed
 from engine.loading import load
 from engine.loop import generate
-from engine.redecide import FinishedRun
+from engine.redecide import FinishedRun, _largest_first
 from engine.redecided import CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, STANDS
 from engine.replay_lines import Reader, line_of
 from engine.sampling import History, decide, final_probabilities
@@ -289,3 +289,13 @@ def test_the_default_model_run_again_parts_where_it_was_shown(default_session) -
     used = SamplingSettings(temperature=0.7, top_p=0.95, repetition_penalty=1.1, seed=5)
     others = [replace(used, top_p=0.9), replace(used, temperature=0.72), *(some_settings(random_, used) for _ in "123")]
     assert parts_where_it_was_shown(default_session, used, others, 16) >= 4
+
+
+def test_the_fast_order_is_a_stable_sort() -> None:
+    dice = np.random.default_rng(3)
+    values = (dice.normal(size=(200, 60)) * 5).astype(np.float32)
+    values[dice.random(values.shape) < 0.2] = -np.inf
+    values[dice.random(values.shape) < 0.1] = 1.5
+    values[dice.random(values.shape) < 0.1] = 0.0
+    values[dice.random(values.shape) < 0.1] = -0.0
+    np.testing.assert_array_equal(_largest_first(values), np.argsort(-values, axis=1, kind="stable"))
