@@ -13,6 +13,8 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +26,8 @@ from engine.events import RunStart, TokenEvent
 from engine.redecided import BINS_OF_TAIL, NOT_CUT, SEEN_NATS, Redecided
 from engine.settings import SamplingSettings
 from engine.tail import bin_edges
+
+WORTH_HALVES = 300  # rows from which on two threads are faster than one; NumPy lets them run side by side
 
 
 class FinishedRun:
@@ -44,6 +48,7 @@ class FinishedRun:
         self.top = self.raw.max(axis=1) if rows else np.empty(0, dtype=np.float32)
         self.vocab = np.array([token.vocab_size for token in self.tokens], dtype=np.int64)
         self._ordered: tuple[tuple[object, ...], np.ndarray, np.ndarray] | None = None
+        self._halves: tuple[FinishedRun, ...] = ()
         self._banned: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._constrained: dict[tuple[object, ...], Constraints] = {}
         # What stands before the filters, by Deciding: the newest, since most often it is a filter that moves.
@@ -137,7 +142,28 @@ class FinishedRun:
         """Every token under these settings."""
         if not self.rows:
             return Redecided(b"", b"", array("d"), array("d"), array("i"))
-        return Deciding(self, settings).run()
+        if self.rows < WORTH_HALVES:
+            return Deciding(self, settings).run()
+        if not self._halves:
+            middle = self.rows // 2
+            self._halves = (self._part(0, middle), self._part(middle, self.rows))
+        with ThreadPoolExecutor(2, "redecide") as pool:
+            first, second = pool.map(lambda half: Deciding(half, settings).run(), self._halves)
+        return first.followed_by(second)
+
+    def _part(self, begin: int, end: int) -> FinishedRun:
+        """Some of the rows, which are decided each by itself; what is known of the run stays."""
+        part = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and value.shape[:1] == (self.rows,):
+                setattr(part, name, value[begin:end])
+        part.tokens, part.rows, part.begun = self.tokens[begin:end], end - begin, self.begun + begin
+        part._ordered, part._banned, part._constrained, part.before_filters = None, {}, {}, None
+        part.rows_of = {}
+        for settings, rows in self.rows_of.items():
+            if mine := [row - begin for row in rows if begin <= row < end]:
+                part.rows_of[settings] = mine
+        return part
 
     def ordered(self, key: tuple[object, ...], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The order of the named tokens, largest first, and their values in it. The newest is kept: a filter or the

@@ -299,3 +299,23 @@ def test_the_fast_order_is_a_stable_sort() -> None:
     values[dice.random(values.shape) < 0.1] = 0.0
     values[dice.random(values.shape) < 0.1] = -0.0
     np.testing.assert_array_equal(_largest_first(values), np.argsort(-values, axis=1, kind="stable"))
+
+
+def test_halves_of_a_long_run_answer_as_the_whole_does(monkeypatch, default_session) -> None:
+    request = Request(1, "Tell a story.", lanes=(SamplingSettings(seed=4, repetition_penalty=1.1),), max_new_tokens=40)
+    events = list(generate(default_session, request, Control()))
+    start = next(event for event in events if isinstance(event, ev.RunStart))
+    tokens = [event for event in events if isinstance(event, ev.TokenEvent)]
+    moved = [SamplingSettings(seed=4, **change) for change in (
+        {"temperature": 1.4, "typical_p": 0.9}, {"repetition_penalty": 1.3, "top_p": 0.9}, {"no_repeat_ngram_size": 2},
+        {"presence_penalty": 0.5, "min_p": 0.05}, {"logit_bias": ((30, 2.0),), "banned": (28,)}, {"temperature": 0.0},
+    )]  # fmt: skip
+    whole = [FinishedRun(start, tokens).redecide(settings) for settings in moved]
+    monkeypatch.setattr("engine.redecide.WORTH_HALVES", 2)
+    halved = FinishedRun(start, tokens)
+    for other, one in zip(moved, whole, strict=True):
+        both = halved.redecide(other)
+        assert (both.fates, both.cuts, both.others) == (one.fates, one.cuts, one.others)
+        for mine, theirs in ((both.choices_low, one.choices_low), (both.choices_high, one.choices_high)):
+            # Bounds: in a half where no unnamed token may have moved they are narrower than in a whole with one.
+            assert list(mine) == pytest.approx(list(theirs), rel=1e-3)
