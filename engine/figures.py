@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.events import TokenEvent
@@ -35,39 +35,12 @@ class TextFigures:
     mean_entropy_nats: float
 
 
-def figures_of(tokens: Sequence[TokenEvent]) -> TextFigures:
+def figures_of(tokens: Iterable[TokenEvent]) -> TextFigures:
     """The figures of a run's tokens, in O(tokens)."""
-    chosen = [token for token in tokens if not token.forced]
-    ids = [token.token_id for token in tokens]
-    return TextFigures(
-        tokens=len(tokens),
-        mean_surprise_nats=mean([token.surprise_nats for token in chosen]),
-        distinct=distinct_ngrams(ids),
-        repetition=repetition(ids),
-        mean_entropy_nats=mean([token.entropy_nats for token in chosen]),
-    )
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean; NaN of nothing."""
-    return math.fsum(values) / len(values) if values else math.nan
-
-
-def distinct_ngrams(ids: Sequence[int], size: int = NGRAM) -> float:
-    """Distinct n-grams over all n-grams, 0 to 1 ("distinct-n", Li et al. 2016); NaN for a text that has none."""
-    grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
-    return len(set(grams)) / len(grams) if grams else math.nan
-
-
-def repetition(ids: Sequence[int], size: int = NGRAM) -> float:
-    """Share of tokens that end an n-gram which was there before, 0 to 1; NaN for an empty text."""
-    seen: set[tuple[int, ...]] = set()
-    repeated = 0
-    for i in range(len(ids) - size + 1):
-        gram = tuple(ids[i : i + size])
-        repeated += gram in seen
-        seen.add(gram)
-    return repeated / len(ids) if ids else math.nan
+    growing = GrowingFigures()
+    for token in tokens:
+        growing.add(token)
+    return growing.figures()
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
@@ -101,7 +74,7 @@ class GrowingFigures:
             self._seen.add(self._last)
 
     def figures(self) -> TextFigures:
-        """As `figures_of` of the same tokens, but for the last digits of the means."""
+        """Those of the tokens so far."""
         chosen = self._chosen or math.nan
         return TextFigures(
             tokens=self.tokens,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 
 from engine.control import Control
 from engine.errors import RunFailed
 from engine.events import Event, ExperimentProgress, PrefillProgress, RunEnd, TokenEvent
 from engine.experiments import Asked, RunFigures
-from engine.figures import distinct_ngrams, mean, repetition
+from engine.figures import GrowingFigures
 from engine.loop import generate
 from engine.session import Session
 from engine.settings import SamplingSettings
@@ -18,32 +18,20 @@ from engine.settings import SamplingSettings
 TELL_EVERY_S = 0.25
 
 
-@dataclass(eq=False)
-class Gathered:
-    """One lane's numbers while it runs: a few for each token, and no events."""
-
-    ids: list[int] = field(default_factory=list)
-    surprises: list[float] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-
-    def take(self, token: TokenEvent) -> None:
-        self.ids.append(token.token_id)
-        self.surprises.append(token.surprise_nats)
-        self.entropies.append(token.entropy_nats)
-
-    def figures(self, end: RunEnd) -> RunFigures:
-        """What figures.figures_of says of the same tokens."""
-        return RunFigures(
-            tokens=len(self.ids),
-            mean_surprise_nats=mean(self.surprises),
-            mean_entropy_nats=mean(self.entropies),
-            distinct=distinct_ngrams(self.ids),
-            repetition=repetition(self.ids),
-            ended_by_eos=float(end.reason == "eos"),
-            tokens_per_s=end.decode_tokens_per_s,
-            reason=end.reason,
-            sentence=end.sentence,
-        )
+def run_figures(text: GrowingFigures, end: RunEnd) -> RunFigures:
+    """What is kept of a run that ended."""
+    figures = text.figures()
+    return RunFigures(
+        tokens=figures.tokens,
+        mean_surprise_nats=figures.mean_surprise_nats,
+        mean_entropy_nats=figures.mean_entropy_nats,
+        distinct=figures.distinct,
+        repetition=figures.repetition,
+        ended_by_eos=float(end.reason == "eos"),
+        tokens_per_s=end.decode_tokens_per_s,
+        reason=end.reason,
+        sentence=end.sentence,
+    )
 
 
 class Pace:
@@ -78,7 +66,7 @@ class Pace:
         self._told = clock
         elapsed = clock - self._began
         rate = self.tokens / elapsed if elapsed > 0 else 0.0
-        usual = mean(self._lengths) if self._lengths else float(self.steps)
+        usual = statistics.fmean(self._lengths) if self._lengths else float(self.steps)
         running = sum(self._running.values())
         left = max(0.0, (self.runs - self.done_runs) * usual - running)
         done = min(self.runs * self.steps, self.done_runs * self.steps + running)
@@ -99,7 +87,7 @@ def events_of(
     A lane that was cancelled has no figures. Raises PromptRefused, and RunFailed where all lanes failed: that is no
     finding about settings.
     """
-    gathered = [Gathered() for _ in lanes]
+    texts = [GrowingFigures() for _ in lanes]
     failed: list[RunEnd] = []
     kept = session.kept
     kept_on, kept.on = kept.on, True  # later batches read the prompt from the cache
@@ -108,12 +96,12 @@ def events_of(
         for event in generate(session, asked.request(lanes), control):
             figures = None
             if isinstance(event, TokenEvent):
-                gathered[event.lane].take(event)
+                texts[event.lane].add(event)
                 pace.token(event.lane)
             elif isinstance(event, PrefillProgress):
                 known = event.reused_tokens >= event.total_tokens - 1
             elif isinstance(event, RunEnd) and event.reason != "cancelled":
-                figures = gathered[event.lane].figures(event)
+                figures = run_figures(texts[event.lane], event)
                 pace.ended(event.lane)
                 if event.reason == "error":
                     failed.append(event)
