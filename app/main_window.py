@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMessageBox,
-    QScrollArea,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -56,6 +55,7 @@ from widgets.banner import Banner
 from widgets.box_view import BoxView
 from widgets.model_chip import ModelChip
 from widgets.model_panel import ModelPanel
+from widgets.panel import scrolling
 from widgets.pipeline_strip import PipelineStrip
 from widgets.prompt_panel import PromptPanel
 from widgets.run_store import RunStore
@@ -140,8 +140,8 @@ class MainWindow(QMainWindow):
         column.addWidget(self.sampling_panel)
         column.addStretch(1)
         self.left = QStackedWidget()
-        self.left.addWidget(_scrolling(write))
-        self.left.addWidget(_scrolling(self.model_panel))
+        self.left.addWidget(scrolling(write))
+        self.left.addWidget(scrolling(self.model_panel))
         self.right = QStackedWidget()
         self.right.addWidget(self.word_view)
         self.right.addWidget(self.box_view)
@@ -449,16 +449,6 @@ class MainWindow(QMainWindow):
         self.models.close()
         self.replays.close()
         super().closeEvent(event)
-
-
-def _scrolling(widget: QWidget) -> QScrollArea:
-    area = QScrollArea()
-    area.setWidgetResizable(True)
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the focus of what it holds
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setWidget(widget)
-    return area
 
 
 def _framed(widget: QWidget) -> QWidget:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtWidgets import (
-    QFrame,
     QHBoxLayout,
     QHeaderView,
     QPlainTextEdit,
     QPushButton,
-    QScrollArea,
     QSplitter,
     QTreeWidget,
     QTreeWidgetItem,
@@ -21,7 +19,7 @@ from engine.events import NO_PREFERENCE, BlindTest, Pair
 from widgets import theme
 from widgets.format import count_text, number_text, plain_tooltip
 from widgets.lab.figure_words import settings_text
-from widgets.panel import Panel
+from widgets.panel import Panel, scrolling
 from widgets.small import SmallText, Verdict
 
 
@@ -139,12 +137,7 @@ class BlindResult(QWidget):
         for part in (self.words, self.votes, self.notes):
             inner.addWidget(part)
         inner.addStretch(1)
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(inside)
+        area = scrolling(inside)
         self.panel.body.addWidget(area, 1)
         self.panel.body.addLayout(row)
         self.rounds_panel = Panel(self.tr("Rounds"))

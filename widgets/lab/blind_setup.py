@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QFrame, QGridLayout, QPlainTextEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QGridLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from engine.settings import Range, SamplingSettings
 from widgets import theme
@@ -14,7 +14,7 @@ from widgets.choice import Choice
 from widgets.fields import NumberField
 from widgets.lab.experiment_wishes import BeginBlind
 from widgets.lab.settings_list import LETTERS, Named, SettingsList, as_dicts, from_dicts
-from widgets.panel import Panel, PlainLabel
+from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.small import SmallText
 
 FIRST = (Named(SamplingSettings(temperature=0.7)), Named(SamplingSettings(temperature=1.0, min_p=0.1)))
@@ -35,12 +35,7 @@ class BlindSetup(QWidget):
         column.setContentsMargins(0, 0, 6, 0)
         column.addWidget(self.list)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(inside)
+        area = scrolling(inside)
         settings = Panel(self.tr("Settings that compete"))
         settings.body.addWidget(area, 1)
 

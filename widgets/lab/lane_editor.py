@@ -13,10 +13,8 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
-    QScrollArea,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -27,7 +25,7 @@ from widgets import theme
 from widgets.fields import NumberField
 from widgets.lab.lane_column import LetterChip, NameField
 from widgets.lab.lane_set import Lane
-from widgets.panel import ElidedLabel, PlainLabel
+from widgets.panel import ElidedLabel, PlainLabel, scrolling
 from widgets.presets_chooser import PresetChooser
 from widgets.prompt_edit import PromptEdit
 from widgets.run_store import RunStore
@@ -116,13 +114,7 @@ class LaneEditor(QDialog):
         column.addWidget(self.more)
         column.addStretch(1)
         self._show_more(False)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(part)
-        return area
+        return scrolling(part)
 
     def _row(self, row: SettingRow) -> SettingRow:
         self.rows[row.knob.name] = row

@@ -9,10 +9,8 @@ from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QHeaderView,
     QPlainTextEdit,
-    QScrollArea,
     QSplitter,
     QStackedWidget,
     QTreeWidget,
@@ -34,7 +32,7 @@ from widgets.lab.figure_words import difference_text, figure_name, figure_text, 
 from widgets.lab.luck_words import METHOD, explanation, interval_text, summary, verdict_words
 from widgets.lab.settings_list import LETTERS, Named, SettingsList, as_dicts, from_dicts
 from widgets.lab.strip_plot import StripPlot
-from widgets.panel import Panel, PlainLabel
+from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.run_store import RunStore
 from widgets.small import EmptyText, SmallText, Verdict
 
@@ -133,12 +131,7 @@ class LuckPage(QWidget):
         column.setSpacing(8)
         for part, stretch in ((self.table, 0), (self.words, 0), (self.plot, 1), (self.notes, 0)):
             column.addWidget(part, stretch)
-        shown = QScrollArea()
-        shown.setFrameShape(QFrame.Shape.NoFrame)
-        shown.setWidgetResizable(True)
-        shown.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        shown.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        shown.setWidget(inside)
+        shown = scrolling(inside)
         self.empty = EmptyText(
             self.tr(
                 "One lucky text looks like a better setting. Here each of two settings writes the prompt with many "
