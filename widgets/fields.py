@@ -47,7 +47,19 @@ def number_shown(value: float) -> str:
     return text.replace(".", ",") if locale().decimalPoint() == "," else text
 
 
-class NumberField(QLineEdit):
+class QuietUndoLine(QLineEdit):
+    """A line whose undo belongs to the settings or lanes around it as a whole, unless something is half typed in it."""
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and not self.isModified():
+            assert isinstance(event, QKeyEvent)
+            if event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo):
+                event.ignore()
+                return False
+        return super().event(event)
+
+
+class NumberField(QuietUndoLine):
     """A line for one number. Enter or leaving takes it, Esc brings the last one back, Up and Down step it.
 
     What cannot be used is refused where it stands: red outline, and a sentence in `problem_label`, which whoever lays
@@ -157,15 +169,6 @@ class NumberField(QLineEdit):
             self.value_changed.emit(value)
 
     # -- keys and focus
-
-    def event(self, event: QEvent) -> bool:
-        # Undo belongs to the settings as a whole, unless something is half typed here.
-        if event.type() == QEvent.Type.ShortcutOverride and not self.isModified():
-            assert isinstance(event, QKeyEvent)
-            if event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo):
-                event.ignore()
-                return False
-        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {

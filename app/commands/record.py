@@ -29,7 +29,7 @@ from app.commands.lanes_file import read_lanes
 from engine.control import Control
 from engine.errors import DONE, RUN_FAILED, Cancelled, RemoteFailed, SettingsRefused
 from engine.events import Event, Loaded, LoadProgress, PrefillProgress, RunEnd, TokenEvent
-from engine.settings import Request, SamplingSettings
+from engine.settings import LoadPlan, Request, SamplingSettings
 
 if TYPE_CHECKING:
     from engine.replay import Recorder
@@ -123,13 +123,8 @@ def run(args: argparse.Namespace) -> int:
     control = Control()
     progress = Progress(show=sys.stderr is not None and sys.stderr.isatty())
     with interrupts(control.cancel):
-        from engine.loading import load
-
-        try:
-            session = load(plan, progress.take, control)
-        except Cancelled:
-            progress.end()
-            print("Stopped while the model was loading; nothing was written.", file=sys.stderr)
+        session = loaded(plan, progress, control)
+        if session is None:
             return INTERRUPTED
         try:
             if not lanes:
@@ -137,6 +132,18 @@ def run(args: argparse.Namespace) -> int:
             return record(session, request, control, progress, out, args.json)
         finally:
             session.close()
+
+
+def loaded(plan: LoadPlan, progress: Progress, control: Control) -> Session | None:
+    """The loaded model; None, with a word, where a person stopped it."""
+    from engine.loading import load
+
+    try:
+        return load(plan, progress.take, control)
+    except Cancelled:
+        progress.end()
+        print("Stopped while the model was loading; nothing was written.", file=sys.stderr)
+        return None
 
 
 def record(session: Session, request: Request, control: Control, progress: Progress, out: Path, as_json: bool) -> int:

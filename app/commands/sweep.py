@@ -20,9 +20,9 @@ from app.commands.arguments import (
     plan_from,
     whole_number,
 )
-from app.commands.record import INTERRUPTED, Progress, interrupts
+from app.commands.record import INTERRUPTED, Progress, interrupts, loaded
 from engine.control import Control
-from engine.errors import DONE, Cancelled, SettingsRefused
+from engine.errors import DONE, SettingsRefused
 from engine.events import Event, ExperimentProgress
 from engine.experiments import FIGURES, USUAL_BATCH, Asked, Sweep, SweepAxis, SweepQuestion, values_named
 from engine.settings import SamplingSettings
@@ -61,13 +61,8 @@ def run(args: argparse.Namespace) -> int:
     start_logging()
     control, progress = Control(), SweepProgress(show=sys.stderr is not None and sys.stderr.isatty())
     with interrupts(control.cancel):
-        from engine.loading import load
-
-        try:
-            session = load(plan, progress.take, control)
-        except Cancelled:
-            progress.end()
-            print("Stopped while the model was loading; nothing was written.", file=sys.stderr)
+        session = loaded(plan, progress, control)
+        if session is None:
             return INTERRUPTED
         try:
             if args.lane is None:

@@ -339,11 +339,6 @@ class FuturesPicture(QAbstractScrollArea):
             self.roots.pop()
             self._zoomed()
 
-    def leave_all(self) -> None:
-        if len(self.roots) > 1:
-            del self.roots[1:]
-            self._zoomed()
-
     def _zoomed(self) -> None:
         self.chosen = None
         self._lay_out()

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPainterPath, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QMenu, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
 from widgets import theme
+from widgets.fields import QuietUndoLine
 from widgets.format import plain_tooltip
 from widgets.lab.lane_canvas import LaneCanvas, LaneSource
 from widgets.lab.lane_set import MOST, Lane, LaneSet
@@ -39,18 +40,6 @@ class LaneAct:
     key: int
     what: str
     name: str = ""
-
-
-class NameField(QLineEdit):
-    """A name that is edited where it stands. Undo belongs to the lanes as a whole, unless something is half typed."""
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ShortcutOverride and not self.isModified():
-            assert isinstance(event, QKeyEvent)
-            if event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo):
-                event.ignore()
-                return False
-        return super().event(event)
 
 
 class LetterChip(QWidget):
@@ -116,7 +105,7 @@ class LaneColumn(QFrame):
         self.bars.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the text has the same keys
         self.bars.setFixedHeight(30)
         self.chip = LetterChip()
-        self.name_field = NameField()
+        self.name_field = QuietUndoLine()
         self.name_field.setProperty("quiet", True)
         self.name_field.setPlaceholderText(self.tr("name"))
         self.name_field.setMaxLength(60)

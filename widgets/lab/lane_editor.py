@@ -22,8 +22,8 @@ from PySide6.QtWidgets import (
 
 from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
-from widgets.fields import NumberField
-from widgets.lab.lane_column import LetterChip, NameField
+from widgets.fields import NumberField, QuietUndoLine
+from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
 from widgets.panel import ElidedLabel, PlainLabel, scrolling
 from widgets.presets_chooser import PresetChooser
@@ -50,7 +50,7 @@ class LaneEditor(QDialog):
         self._dragging = ""
         self._writing = False  # a prompt is being typed: one step of undo until something else is changed
         self.chip = LetterChip()
-        self.name_field: QLineEdit = NameField()
+        self.name_field: QLineEdit = QuietUndoLine()
         self.name_field.setPlaceholderText(self.tr("name"))
         self.name_field.setAccessibleName(self.tr("Name of the lane"))
         self.name_field.setMaxLength(60)

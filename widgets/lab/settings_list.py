@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButt
 from engine.errors import SettingsRefused
 from engine.settings import RANGES, SamplingSettings
 from widgets import theme
-from widgets.fields import NumberField
+from widgets.fields import NumberField, QuietUndoLine
 from widgets.lab.figure_words import setting_name
-from widgets.lab.lane_column import LetterChip, NameField
+from widgets.lab.lane_column import LetterChip
 from widgets.panel import ElidedLabel
 
 LETTERS = "ABCDEFGH"
@@ -58,7 +58,7 @@ class SettingsCard(QFrame):
         self._named = Named(SamplingSettings())
         self.chip = LetterChip()
         self.chip.show_letter(LETTERS[letter], letter)
-        self.name_field = NameField()
+        self.name_field = QuietUndoLine()
         self.name_field.setPlaceholderText(self.tr("name"))
         self.name_field.setAccessibleName(self.tr("Name of setting {letter}").format(letter=LETTERS[letter]))
         self.name_field.setMaxLength(40)
