@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
 from widgets.boxes import PAGES, recorded
@@ -20,7 +20,7 @@ from widgets.format import (
     rate_text,
     token_label,
 )
-from widgets.panel import Panel, PlainLabel
+from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.pipeline_boxes import BOXES, LOAD, is_chat, title, tooltip
 from widgets.run_store import RunStore
 from widgets.small import SmallLabel, SmallText
@@ -43,11 +43,7 @@ class BoxView(Panel):
         self._names: list[str] = []
         self._labels: list[tuple[PlainLabel, PlainLabel]] = []  # value and source of each row
         self.about = SmallText()
-        self._area = QScrollArea()
-        self._area.setFrameShape(QFrame.Shape.NoFrame)
-        self._area.setWidgetResizable(True)
-        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._area.setAccessibleName(self.tr("What this step of the pipeline knows"))
+        self._area = scrolling(None, self.tr("What this step of the pipeline knows"))
         self._stack = QStackedWidget()
         self._stack.addWidget(self._area)
         self._pages: dict[str, QWidget] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from widgets.panel import Panel, PlainLabel
+from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.small import SmallText
 
 Line = tuple[str, str, str]  # name, value, tooltip
@@ -35,14 +35,8 @@ class Details(Panel):
         for part in (self.name, self.problem, self.fix, self._facts):
             column.addWidget(part)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # arrows scroll it
-        area.setAccessibleName(title)
-        area.setWidget(page)
         page.setProperty("plain", True)
+        area = scrolling(page, title)
         self.show_focus_of(area)
         self.body.addWidget(area, 1)
         self.acts = QVBoxLayout()

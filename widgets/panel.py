@@ -138,12 +138,18 @@ class Panel(QFrame):
         return button
 
 
-def scrolling(widget: QWidget) -> QScrollArea:
-    """A frame that scrolls this widget up and down, and is as wide as there is room."""
+def scrolling(widget: QWidget | None, name: str = "") -> QScrollArea:
+    """A frame that scrolls this widget up and down, and is as wide as there is room.
+
+    name: of a frame whose content cannot all be reached by keys. It takes the focus itself, and arrows scroll it.
+    Without one it follows the focus of what it holds. widget: None where it is put in later.
+    """
     area = QScrollArea()
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the focus of what it holds
+    area.setFocusPolicy(Qt.FocusPolicy.StrongFocus if name else Qt.FocusPolicy.NoFocus)
+    area.setAccessibleName(name)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setWidget(widget)
+    if widget is not None:
+        area.setWidget(widget)
     return area

@@ -8,10 +8,8 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QDialogButtonBox,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -24,7 +22,7 @@ from widgets.banner import translated
 from widgets.choice import Choice
 from widgets.fields import NumberField
 from widgets.format import bytes_text
-from widgets.panel import ElidedLabel
+from widgets.panel import ElidedLabel, scrolling
 from widgets.plan_picture import PlanPicture
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallText
@@ -344,18 +342,12 @@ class PlannerDialog(QDialog):
         column.setContentsMargins(0, 0, 8, 0)
         column.addWidget(self.planner)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setAccessibleName(self.tr("Plan"))
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(inside)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.reject)
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 16, 16, 16)
         column.setSpacing(10)
-        column.addWidget(area, 1)
+        column.addWidget(scrolling(inside, self.tr("Plan")), 1)
         column.addWidget(buttons)
         self.resize(theme.base_px() * 50, theme.base_px() * 52)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -12,14 +12,12 @@ from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
     QFileDialog,
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QMenu,
     QPlainTextEdit,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QStackedWidget,
     QToolButton,
     QVBoxLayout,
@@ -31,7 +29,7 @@ from engine.settings import PRECISIONS
 from widgets import theme
 from widgets.banner import translated
 from widgets.format import bytes_text, count_text
-from widgets.panel import Panel, PlainLabel
+from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.small import SmallLabel, SmallText
 from widgets.xray_figures import Row, about_token, as_markdown, as_tsv, explanation, summary, table, title
 from widgets.xray_picture import paint_scale, save_picture
@@ -148,13 +146,7 @@ class XrayView(QWidget):
     def _build_text(self) -> Panel:
         panel = Panel(self.tr("Where they differ"))
         self.text = XrayText()
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(self.text)
-        self._area = area
+        self._area = scrolling(self.text)
         self._scale = _Scale()
         self.about = SmallText("", "")
         self.about.setMinimumHeight(theme.base_px() * 4)
@@ -162,7 +154,7 @@ class XrayView(QWidget):
         shown = QWidget()
         column = QVBoxLayout(shown)
         column.setContentsMargins(0, 4, 0, 0)
-        column.addWidget(area, 1)
+        column.addWidget(self._area, 1)
         column.addWidget(self._scale)
         column.addWidget(self.about)
         self.empty = SmallText(
@@ -214,19 +206,13 @@ class XrayView(QWidget):
         row.addWidget(self.copy_button)
         row.addWidget(self.export_button)
         row.addStretch(1)
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         inside = QWidget()
         inside.setProperty("plain", True)
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 4, 4, 0)
         column.addWidget(self.why)
         column.addStretch(1)
-        area.setWidget(inside)
-        panel.body.addWidget(area, 1)
+        panel.body.addWidget(scrolling(inside), 1)
         panel.body.addLayout(row)
         panel.body.addWidget(self.said)
         self._figures = panel

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from PySide6.QtCore import QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QPlainTextEdit,
-    QScrollArea,
     QSizePolicy,
     QTabWidget,
     QVBoxLayout,
@@ -24,6 +22,7 @@ from widgets.boxes.blueprint_rows import Row, family_sentence, rows, share_name
 from widgets.boxes.outline_page import OutlinePage
 from widgets.boxes.page import copy_button, to_clipboard
 from widgets.format import percent_text, plain_tooltip, short_count
+from widgets.panel import scrolling
 from widgets.run_store import RunStore
 from widgets.small import SmallLabel, SmallText
 
@@ -58,12 +57,7 @@ class BlueprintPage(OutlinePage):
         column.addWidget(self.notes)
         column.addWidget(self.copy_facts, 0, Qt.AlignmentFlag.AlignRight)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setAccessibleName(self.tr("The model's facts"))
-        area.setWidget(facts)
+        area = scrolling(facts, self.tr("The model's facts"))
         self.raw = QPlainTextEdit()
         self.raw.setReadOnly(True)
         self.raw.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)

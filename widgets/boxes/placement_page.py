@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
     QProgressBar,
     QPushButton,
@@ -32,6 +31,7 @@ from widgets.format import bytes_text, count_text, duration_text
 from widgets.ledger_panel import LedgerPanel
 from widgets.ledger_view import LedgerView
 from widgets.model_chip import device_words
+from widgets.panel import scrolling
 from widgets.plan_picture import PlanPicture
 from widgets.planner_view import PlannerView
 from widgets.run_store import BUSY, RunStore
@@ -308,10 +308,4 @@ def _page(name: str, *parts: QWidget) -> QScrollArea:
     for part in parts:
         column.addWidget(part)
     column.addStretch(1)
-    area = QScrollArea()
-    area.setAccessibleName(name)
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setWidgetResizable(True)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setWidget(inside)
-    return area
+    return scrolling(inside, name)

@@ -8,11 +8,9 @@ from PySide6.QtCore import QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QCheckBox,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QTabWidget,
     QVBoxLayout,
@@ -27,6 +25,7 @@ from widgets.boxes.page import Page, copy_button
 from widgets.boxes.tensor_table import TensorTable
 from widgets.format import bytes_text, count_text, duration_text
 from widgets.inside import Subject
+from widgets.panel import scrolling
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallText
 
@@ -54,16 +53,10 @@ class WeightsPage(Page):
         for part in (self.kind, self.shards, self.notes):
             column.addWidget(part)
         column.addStretch(1)
-        area = QScrollArea()
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setAccessibleName(self.tr("Weight files"))
-        area.setWidget(files)
         self.tabs = QTabWidget()
         self.tabs.setAccessibleName(self.tr("Parts of this page"))
         self.tabs.setDocumentMode(True)
-        self.tabs.addTab(area, self.tr("files"))
+        self.tabs.addTab(scrolling(files, self.tr("Weight files")), self.tr("files"))
         self.tabs.addTab(self._tensors(), self.tr("tensors"))
         self.tabs.addTab(self._numbers(), self.tr("numbers"))
         self.column.addWidget(self.tabs)
