@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QFocusEvent,
     QFont,
     QFontMetricsF,
     QHelpEvent,
@@ -201,10 +200,6 @@ class XrayText(QWidget):
                 QToolTip.showText(event.globalPos(), plain_tooltip(words), self)
             return True
         return super().event(event)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if self._found is None or not (places := self._places(Qt.Key(event.key()))):

@@ -8,7 +8,6 @@ from PySide6.QtGui import (
     QAccessibleEvent,
     QColor,
     QContextMenuEvent,
-    QFocusEvent,
     QFontMetricsF,
     QHelpEvent,
     QKeyEvent,
@@ -459,14 +458,6 @@ class ForkTree(QAbstractScrollArea):
                 self.set_zoom(self.zoom / 1.5)
             case _:
                 super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.viewport().update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.viewport().update()
 
     # ---------------------------------------------------------------- names
 

@@ -9,7 +9,6 @@ from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
     QColor,
-    QFocusEvent,
     QFont,
     QFontMetricsF,
     QHelpEvent,
@@ -373,14 +372,6 @@ class FuturesPicture(QAbstractScrollArea):
                 self.zoom_text(-1)
             case _:
                 super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.viewport().update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.viewport().update()
 
     def _describe(self) -> None:
         text = ""

@@ -200,11 +200,3 @@ class StripPlot(QWidget):
                 QToolTip.showText(event.globalPos(), plain_tooltip(f"{LETTERS[side]} · {seed} · {value}\n{text}"), self)
             return True
         return super().event(event)
-
-    def focusInEvent(self, event) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event) -> None:
-        super().focusOutEvent(event)
-        self.update()
