@@ -98,10 +98,6 @@ class ModelBrowser(QDialog):
     def show_hub(self) -> None:
         self.tabs.setCurrentWidget(self.hub)
 
-    @Slot()
-    def show_local(self) -> None:
-        self.tabs.setCurrentWidget(self.local)
-
     @Slot(object)
     def _resume(self, key: object) -> None:
         self.hub.downloads.row(key).show_waiting()  # type: ignore[arg-type]

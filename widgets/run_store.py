@@ -264,13 +264,6 @@ class RunStore(QObject):
         run.gaps = max(run.gaps, event.step - place)
         return replace(event, step=place)
 
-    def take_replay(self, events: Iterable[ev.Event]) -> None:
-        """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded."""
-        recorded = RunStore()
-        for event in events:
-            recorded.take(event)
-        self.take_runs(recorded)
-
     def add_runs(self, recorded: RunStore) -> None:
         """Puts recorded runs beside what is there. Their numbers must be new here."""
         self.runs = [*self.runs, *recorded.runs]
@@ -279,7 +272,10 @@ class RunStore(QObject):
         self.mark()
 
     def take_runs(self, recorded: RunStore) -> None:
-        """The same from a store of its own, which a long recording fills piece by piece."""
+        """Shows recorded runs in place of what was there; the loaded model, if any, stays loaded.
+
+        recorded: a store of their own, which a long recording fills piece by piece.
+        """
         self.runs, self._by_key, self.compared, self.error = recorded.runs, recorded._by_key, (), None
         self.inside.at_choice = False
         self.activity, self.stage = "idle", ""

@@ -40,11 +40,6 @@ class Estimate:
         """Weights and KV cache: what the rough formulas try to say."""
         return None if self.kv_bytes is None else self.weights_bytes + self.kv_bytes
 
-    @property
-    def need_bytes(self) -> int:
-        """What must be free: the total, or where the cache is not predictable the rest of it."""
-        return self.total_bytes if self.total_bytes is not None else sum(p.predicted_bytes or 0 for p in self.parts)
-
     def at(self, precision: str | None = None, context_tokens: int | None = None, lanes: int | None = None) -> Estimate:
         """The same model asked for something else: arithmetic only, at once. None keeps what was asked."""
         if self.sizes is None:

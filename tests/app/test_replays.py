@@ -16,6 +16,7 @@ from app.drops import recognised
 from engine import notes
 from engine.events import Mark, RunStart, TokenEvent
 from engine.replay import Recorder, read_replay
+from tests.widgets.events_factory import recorded
 
 DATA = Path(__file__).parents[1] / "data"
 V1 = DATA / "replay-v1.jsonl"
@@ -285,7 +286,7 @@ def test_marks_of_runs_that_came_another_way_go_into_no_file_of_others(make_wind
     window = make_window()
     window.replays.open_file(first)
     before = first.read_bytes()
-    window.store.take_replay(read_replay(first).events)  # as a sweep's cell is shown, under the same numbers
+    window.store.take_runs(recorded(read_replay(first).events))  # as a sweep's cell is shown, under the same numbers
     window.timeline.marks.put("bookmark", 1, "")
     window.close()
     assert first.read_bytes() == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -190,6 +191,14 @@ def river(settings: SamplingSettings | None = None) -> list[ev.TokenEvent]:
         token(len(made), " river", prob=0.46 * scale, others=others, settings=settings, u=0.231, history=[12, 19])
     )
     return made
+
+
+def recorded(events: Iterable[ev.Event]) -> RunStore:
+    """What the store of a recording holds that says these events."""
+    store = RunStore()
+    for event in events:
+        store.take(event)
+    return store
 
 
 def shown(qtbot, kind, events, size, end=None):

@@ -275,7 +275,7 @@ def test_a_box_lists_its_continuations_and_one_goes_on_as_a_fork(page, qtbot):
 
 def test_a_text_that_is_gone_is_not_taken_for_another_one(page):
     page._show(river())
-    page.store.take_replay([make.start(), *make.tokens(["a", "b"])])
+    page.store.take_runs(make.recorded([make.start(), *make.tokens(["a", "b"])]))
     page.go_on_with(0)
     assert page.heard == []
     assert "no longer here" in page.bar.error.text()

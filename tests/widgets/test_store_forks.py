@@ -108,7 +108,7 @@ def test_a_fork_of_a_fork_holds_both(store):
 def test_opened_runs_keep_their_parents_and_show_the_newest(store, qapp):
     events = [event for run in ((1, parent_events()), (2, fork_events(parent_events(), 4))) for event in run[1]]
     other = RunStore()
-    other.take_replay(events)
+    other.take_runs(make.recorded(events))
     assert [run.text for run in other.runs] == [run.text for run in store.runs]
     assert other.runs[1].tokens[0] is other.runs[0].tokens[0]
     assert other.current is other.runs[1]

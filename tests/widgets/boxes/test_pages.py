@@ -142,7 +142,8 @@ def test_the_outline_of_a_load_stands_there_before_its_weights_are_read(view, st
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_recording_shows_what_it_knows_without_asking_for_files(view, store, asked, name):
-    store.take_replay([ev.Loaded(facts()), events_factory.start(), *events_factory.river()])
+    events = [ev.Loaded(facts()), events_factory.start(), *events_factory.river()]
+    store.take_runs(events_factory.recorded(events))
     view.show_box(name)
     names = {row.name for row in view.rows()}
     assert {"blueprint": "Family", "skeleton": "Parameters", "weights": "In memory"}[name] in names

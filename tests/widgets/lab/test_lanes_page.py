@@ -473,7 +473,8 @@ def test_runs_that_are_put_side_by_side_elsewhere_become_the_lanes(page_of):
 
 def test_a_recording_whose_runs_have_the_same_numbers_is_not_taken_for_what_was_written_here(written):
     before = written.lanes
-    written.store.take_replay([*lane_events(0, GREEDY, None, lanes=2), *lane_events(1, GREEDY, None, lanes=2)])
+    events = [*lane_events(0, GREEDY, None, lanes=2), *lane_events(1, GREEDY, None, lanes=2)]
+    written.store.take_runs(made.recorded(events))
     written.look()
     assert [lane.settings for lane in written.lanes.lanes] == [GREEDY, GREEDY]
     written.undo()
