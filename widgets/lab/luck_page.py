@@ -152,6 +152,16 @@ class LuckPage(QWidget):
         """Where there is no room for it, the interval stands in the sentence only."""
         super().resizeEvent(event)
         self.table.setColumnHidden(4, self.width() < NARROW)
+        self._name_figures()
+
+    def _name_figures(self) -> None:
+        """The figures' names are read whole: where there is little room the unit stands in the tool tip only."""
+        for at, figure in enumerate(self.luck.figures if self.luck is not None else ()):
+            item, name, unit = self.table.topLevelItem(at), figure_name(figure.name), figure_unit(figure.name)
+            whole = f"{name} ({unit})" if unit else name
+            item.setText(0, name if self.width() < NARROW else whole)
+            item.setToolTip(0, plain_tooltip(f"{whole}\n{figure_tip(figure.name)}"))
+            item.setData(0, Qt.ItemDataRole.AccessibleTextRole, whole)
 
     def _build_text(self) -> Panel:
         panel = Panel(self.tr("Text of a seed"))
@@ -245,17 +255,15 @@ class LuckPage(QWidget):
         first, second = (settings_text(settings) for settings in luck.question.settings)
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for figure in luck.figures:
-            unit = figure_unit(figure.name)
             item = QTreeWidgetItem(
                 [
-                    f"{figure_name(figure.name)} ({unit})" if unit else figure_name(figure.name),
+                    "",
                     *(figure_text(figure.name, mean.mean) for mean in figure.means),
                     difference_text(figure.name, figure.difference.difference),
                     interval_text(figure),
                     verdict_words(figure),
                 ]
             )
-            item.setToolTip(0, plain_tooltip(figure_tip(figure.name)))
             item.setToolTip(1, plain_tooltip(first))
             item.setToolTip(2, plain_tooltip(second))
             item.setToolTip(5, plain_tooltip(QCoreApplication.translate("LuckPage", METHOD)))
@@ -264,6 +272,7 @@ class LuckPage(QWidget):
             bold = theme.font(0, bold=figure.verdict == "setting")
             item.setFont(5, bold)
             self.table.addTopLevelItem(item)
+        self._name_figures()
         rows = self.table.topLevelItemCount()
         height = self.table.sizeHintForRow(0) * rows + self.table.header().sizeHint().height() + 6
         self.table.setFixedHeight(height)

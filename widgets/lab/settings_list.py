@@ -14,13 +14,15 @@ from engine.errors import SettingsRefused
 from engine.settings import RANGES, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, QuietUndoLine
+from widgets.format import plain_tooltip
 from widgets.lab.figure_words import setting_name
 from widgets.lab.lane_column import LetterChip
 from widgets.panel import ElidedLabel
 
 LETTERS = "ABCDEFGH"
 STEPS = {"temperature": 0.05, "top_k": 1, "no_repeat_ngram_size": 1}
-WIDE, NARROW = 430, 310  # a card's width in pixels, from which on its fields stand in three and in two columns
+COLUMNS = (3, 2, 1)  # in which a card's fields may stand
+BETWEEN = 6  # pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class SettingsCard(QFrame):
         for part, stretch in ((self.chip, 0), (self.name_field, 1), (self.more, 0)):
             top.addWidget(part, stretch)
         self.grid = QGridLayout()
-        self.grid.setHorizontalSpacing(6)
+        self.grid.setHorizontalSpacing(BETWEEN)
         self.grid.setVerticalSpacing(0)
         self.fields: dict[str, NumberField] = {}
         self._labels: dict[str, ElidedLabel] = {}
@@ -106,7 +108,10 @@ class SettingsCard(QFrame):
     def show_named(self, named: Named) -> None:
         """Shows settings; says nothing."""
         self._named = named
-        self.name_field.setText(named.name)
+        if self.name_field.text() != named.name:
+            self.name_field.setText(named.name)
+            self.name_field.setCursorPosition(0)  # of a long one the beginning is seen
+        self.name_field.setToolTip(plain_tooltip(named.name) if named.name else "")
         for name, field in self.fields.items():
             field.set_value(getattr(named.settings, name))
             off = getattr(named.settings, name) == RANGES[name].off and name != "temperature"
@@ -124,16 +129,27 @@ class SettingsCard(QFrame):
             QTimer.singleShot(0, self._place)
 
     def _fitting(self) -> int:
-        return 3 if self.width() >= WIDE else 2 if self.width() >= NARROW else 1
+        """In how many columns the settings can stand with their names whole."""
+        return next((columns for columns in COLUMNS if self._needed(columns) <= self.width()), COLUMNS[-1])
+
+    def _needed(self, columns: int) -> int:
+        """How wide the card must be for that."""
+        names = tuple(RANGES)
+        rows = -(-len(names) // columns)
+        width = (2 * columns - 1) * BETWEEN
+        for first in range(0, len(names), rows):
+            width += max(self._labels[name].sizeHint().width() for name in names[first : first + rows])
+            width += max(self.fields[name].minimumWidth() for name in names[first : first + rows])
+        return width
 
     @Slot()
     def _place(self) -> None:
+        """Down the columns, so that the short names stand above one another and the long ones do."""
         columns = self._columns = self._fitting()
+        rows = -(-len(RANGES) // columns)
         for at, name in enumerate(RANGES):
-            self.grid.addWidget(self._labels[name], at // columns, 2 * (at % columns))
-            self.grid.addWidget(self.fields[name], at // columns, 2 * (at % columns) + 1)
-        for column in range(3):
-            self.grid.setColumnStretch(2 * column, 1 if column < columns else 0)
+            self.grid.addWidget(self._labels[name], at % rows, 2 * (at // rows))
+            self.grid.addWidget(self.fields[name], at % rows, 2 * (at // rows) + 1)
         self.updateGeometry()
 
     def _edited(self) -> None:
@@ -149,6 +165,7 @@ class SettingsCard(QFrame):
     def _renamed(self) -> None:
         if (name := self.name_field.text().strip()) != self._named.name:
             self._named = replace(self._named, name=name)
+            self.name_field.setToolTip(plain_tooltip(name) if name else "")
             self.changed.emit()
 
     @Slot(QAction)

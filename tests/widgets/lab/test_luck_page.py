@@ -100,3 +100,26 @@ def test_settings_are_undone_and_come_back(qtbot):
     assert from_dicts(as_dicts(made.cards())) == made.cards()
     for broken in (None, 3, [{}], [{"name": "a", "settings": {"temperature": -1}}]):
         assert from_dicts(broken) == ()
+
+
+@pytest.mark.parametrize("width", [700, 1090, 420])
+def test_the_names_of_settings_and_figures_are_read_whole(page, qtbot, width):
+    """700: what the page has in a window of 1024 by 700."""
+    page.resize(width, 560)
+    page.show_luck(APART)
+    page.list.restore([Named(A, "a name of forty characters, as long as can be"), Named(B)])
+    labels = [label for card in page.list._cards for label in card._labels.values()]
+    qtbot.waitUntil(lambda: all(label.width() >= label.sizeHint().width() for label in labels))
+    assert page.list._cards[0].name_field.cursorPosition() == 0
+    assert "as long as can be" in page.list._cards[0].name_field.toolTip()
+    if width >= 700:
+        for at in range(page.table.topLevelItemCount()):
+            name = page.table.topLevelItem(at).text(0)
+            assert page.table.fontMetrics().horizontalAdvance(name) + 6 <= page.table.columnWidth(0)
+    assert "mean surprise (nats)" in page.table.topLevelItem(0).toolTip(0)
+
+
+def test_tab_goes_down_the_columns_as_the_eye_does(page):
+    card = page.list._cards[0]
+    tops = [(card._labels[name].x(), card._labels[name].y()) for name in card.fields]
+    assert tops == sorted(tops)
