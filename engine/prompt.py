@@ -66,12 +66,21 @@ def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt
             size=session.facts.vocab_size,
             most=session.facts.vocab_size - 1,
         )
-    context = session.facts.context_tokens
-    if context and len(ids) + len(request.written) >= context:
+    context, written = session.facts.context_tokens, len(request.written)
+    if context and len(ids) + written >= context:
+        if written and len(ids) < context:
+            raise PromptRefused(
+                "The prompt is {prompt} tokens long and the text written so far {written}: they leave no room in this "
+                "model's context of {context}.",
+                "Go on from an earlier word; at least one token must be left to write.",
+                prompt=len(ids),
+                written=written,
+                context=context,
+            )
         raise PromptRefused(
             "The prompt is {prompt} tokens long, and this model's context holds {context}.",
             "Shorten the prompt; at least one token must be left to write.",
-            prompt=len(ids) + len(request.written),
+            prompt=len(ids),
             context=context,
         )
     vocabulary = session.vocabulary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -234,6 +235,19 @@ def test_a_prompt_as_long_as_the_context_is_refused_with_both_numbers(length: in
     assert str(length) in refused.value.what
     assert "10" in refused.value.what
     assert len(prepare(session, raw("a" * 9)).ids) == 9
+
+
+def test_written_text_is_not_told_as_prompt() -> None:
+    session = session_of(byte_tokenizer(), context=10)
+    with pytest.raises(PromptRefused) as refused:
+        prepare(session, replace(raw("aaaa"), written=tuple(range(65, 71))))
+    assert refused.value.what == (
+        "The prompt is 4 tokens long and the text written so far 6: they leave no room in this model's context of 10."
+    )
+    assert len(prepare(session, replace(raw("aaaa"), written=tuple(range(65, 70)))).ids) == 4
+    with pytest.raises(PromptRefused) as refused:  # the prompt alone is too long: that is what to shorten
+        prepare(session, replace(raw("a" * 12), written=(65, 66)))
+    assert "prompt is 12 tokens long, and" in refused.value.what
 
 
 def test_a_limit_of_ten_to_the_thirty_is_no_limit() -> None:
