@@ -15,6 +15,8 @@ from widgets import theme
 from widgets.format import percent_text, token_label
 
 BAR = 11.0  # height of a bar
+LEAST_BAR, LEAST_LABEL = 24.0, 36.0  # widths
+WORDS_FROM = 72.0  # of a bar's width: a narrower one gets its room back from the words beside it
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine
 _LEFT, _RIGHT = int(_MIDDLE | Qt.AlignmentFlag.AlignLeft), int(_MIDDLE | Qt.AlignmentFlag.AlignRight)
 _CENTRE = int(_MIDDLE | Qt.AlignmentFlag.AlignHCenter)
@@ -33,6 +35,17 @@ def cut_word(stage: str) -> str:
         "bias": translate("cut", "bias"),
         "penalties": translate("cut", "penalty"),
     }.get(stage, stage)
+
+
+def _moved(candidate: Candidate) -> bool:
+    """Whether the settings changed its logit and left it to be drawn."""
+    return not candidate.cut_by and bool(candidate.penalty or candidate.bias)
+
+
+def _moved_words(candidate: Candidate) -> tuple[str, str]:
+    """What changed its logit: by the word of its slider and, where that has no room, by where it went."""
+    change = candidate.penalty + candidate.bias
+    return cut_word("bias" if candidate.bias else "penalties"), "↑" if change > 0.0 else "↓"
 
 
 class Rows:
@@ -60,14 +73,27 @@ class Rows:
         self.label_width = min(max(widest + 2.0, 56.0), width / 3.0)  # a label takes at most a third
         self.before_width = figures.horizontalAdvance(">99.9%") + 8.0
         words = {cut_word(c.cut_by) for c in candidates if c.cut_by}
+        moved = {_moved_words(c) for c in candidates if _moved(c)}
         self._chip_widths = {
-            word: small.horizontalAdvance(word) + 12.0 for word in (*words, cut_word("penalties"), cut_word("bias"))
+            word: small.horizontalAdvance(word) + (12.0 if len(word) > 1 else 8.0) for word in words.union(*moved)
         }
         self._chip_height = small.height() + 2.0
         chips = max((self._chip_widths[word] for word in words), default=0.0)
         self.after_width = max(self.before_width, chips + 6.0)
+        figures_width = self.before_width + self.after_width + 10.0
+        # What moves a logit cuts nobody: its word has a column of its own beside the bars, which it must not cover.
+        room = width - self.label_width - 10.0 - figures_width
+        self.notes_width, self._note_form = 0.0, 0
+        for form in (0, 1) if moved else ():
+            self.notes_width = max(self._chip_widths[said[form]] for said in moved) + 6.0
+            self._note_form = form
+            if room - self.notes_width >= WORDS_FROM:
+                break
+        missing = LEAST_BAR - (room - self.notes_width)
+        if missing > 0.0:
+            self.label_width = max(min(self.label_width, LEAST_LABEL), self.label_width - missing)
         self.bar_left = self.label_width + 10.0
-        self.bar_width = max(24.0, width - self.bar_left - self.before_width - self.after_width - 10.0)
+        self.bar_width = max(LEAST_BAR, width - self.bar_left - self.notes_width - figures_width)
         self._labels = labels
         self._texts: dict[int, tuple[str, str, str]] = {}
         self._chosen_ground = theme.mixed(look.panel, look.accent, 0.12)
@@ -134,15 +160,9 @@ class Rows:
         if final:
             painter.setPen(look.ink)
         painter.drawText(QRectF(edge, top, self.after_width, self.height), _RIGHT, after_text)
-        if candidate.penalty or candidate.bias:
-            # They cut nobody, they shorten or lengthen: the word stands on the bar, where it hides no bar's end.
-            word = cut_word("bias" if candidate.bias else "penalties")
-            width = self._chip_widths[word]
-            if width < track.width() * 0.6:
-                long_bar = max(candidate.raw, final) > 0.5
-                self._paint_chip(
-                    painter, track.left() + 2 + width if long_bar else track.right(), top, word, look.penalty
-                )
+        if _moved(candidate):
+            word = _moved_words(candidate)[self._note_form]
+            self._paint_chip(painter, track.right() + self.notes_width, top, word, look.penalty)
 
     @staticmethod
     def _paint_bar(painter: QPainter, track: QRectF, share: float, colour: QColor, shift: float) -> None:
