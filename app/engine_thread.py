@@ -1,318 +1,23 @@
-"""The only place where Qt meets the engine: a QThread, a worker object in it, and the handle the window holds.
+"""The only place where Qt meets the engine: a QThread, the worker in it (engine_worker.py), and the window's handle.
 
-Work crosses as frozen objects through signals that are connected to bound methods of QObjects (a lambda as a slot
-would run in the emitter's thread, THR-21). Stop, pause, pace and new settings go through a `Control`, which the loop
-looks at before each token, and not through a slot, which would wait behind the work.
+Work crosses as frozen objects (engine_jobs.py) through signals that are connected to bound methods of QObjects (a
+lambda as a slot would run in the emitter's thread, THR-21). Stop, pause, pace and new settings go through a `Control`,
+which the loop looks at before each token, and not through a slot, which would wait behind the work.
 """
 
 from __future__ import annotations
 
-import logging
-import math
-import os
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
+from app.engine_jobs import AskJob, EstimateJob, ExperimentJob, LoadJob, PreviewJob, RunJob, XrayJob
+from app.engine_worker import Worker, broken_end
+from app.threads import has_ended, leave
 from engine.control import Control
-from engine.errors import Cancelled, WorkbenchError
-from engine.events import Answered, CacheKept, EngineError, Event, LoadProgress, RunEnd, RunStart, TokenEvent
+from engine.events import Event
 from engine.settings import LoadPlan, PlanWish, Request, StopAsking, XrayQuestion
-
-if TYPE_CHECKING:
-    from engine.replay import Recorder
-    from engine.session import Session
-
-log = logging.getLogger(__name__)
-WAIT_ON_CLOSE_MS = 1500
-
-
-@dataclass(frozen=True, slots=True)
-class LoadJob:
-    plan: LoadPlan
-    control: Control
-
-
-@dataclass(frozen=True, slots=True)
-class RunJob:
-    request: Request
-    control: Control
-    record_folder: str  # "": not recorded
-    before: tuple[Event, ...] = ()  # of a fork: the runs it began in, for its file
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewJob:
-    prompt: str
-    system: str | None
-    raw: bool
-    markers_as_text: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateJob:
-    plan: LoadPlan
-    context_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class AskJob:
-    question: object  # one of engine/inside.py
-    control: Control
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentJob:
-    question: object  # one that engine/answers.py runs the model for
-    control: Control
-
-
-@dataclass(frozen=True, slots=True)
-class XrayJob:
-    question: XrayQuestion
-    control: Control
-
-
-def told(error: Exception, during: str) -> EngineError:
-    """An exception as plain text. Whoever keeps this keeps no frame and no tensor (MEM-22)."""
-    trace = "".join(traceback.format_exception(error))
-    log.error("%s failed\n%s", during, trace)
-    if isinstance(error, WorkbenchError):
-        fields = tuple((name, str(value)) for name, value in error.fields.items())
-        return EngineError(
-            error.what, error.fix, error.exit_code, during, error.what_template, error.fix_template, fields, trace
-        )
-    said = " ".join(str(error).split())[:300]
-    what = f"Something unexpected happened: {type(error).__name__}: {said}"
-    return EngineError(what, "What was written stands; try again. The log has the details.", 4, during, trace=trace)
-
-
-class Worker(QObject):
-    """Runs in the engine's thread. Every slot catches what its body raises and says it as an event (THR-7)."""
-
-    event = Signal(object)  # engine events
-    previewed = Signal(object)  # PromptPreview
-    estimated = Signal(object)  # Estimate, or EngineError
-    recording = Signal(object)  # the Recorder of the run that begins
-    record_problem = Signal(object)  # EngineError
-    finished = Signal(object)  # "load", "run", "unload", "xray", "experiment": the engine is free again
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.session: Session | None = None
-        self.recorder: Recorder | None = None
-        self._keep_cache = True
-        self._plan: LoadPlan | None = None
-
-    @Slot(object)
-    def load(self, job: LoadJob) -> None:
-        try:
-            # Said before the first heavy import, so that the window shows progress from the first moment.
-            self.event.emit(LoadProgress("blueprint", 0, 0, 0.0))
-            from engine.loading import load
-
-            self.session = load(job.plan, self.event.emit, job.control, before_weights=self._make_room)
-            self._plan = job.plan
-            from engine.events import Loaded
-
-            self.event.emit(Loaded(self.session.facts))
-        except Cancelled:
-            pass
-        except Exception as error:  # a thread's edge
-            self.event.emit(self._load_failed(error, job.plan))
-        if self.session is None:
-            self._give_memory_back()
-        self.finished.emit("load")
-
-    @Slot()
-    def unload(self) -> None:
-        try:
-            self.close_session()
-        except Exception as error:  # a thread's edge
-            self.event.emit(told(error, "unload"))
-        self.finished.emit("unload")
-
-    @Slot(object)
-    def keep_cache(self, on: bool) -> None:
-        """Whether the last run's KV cache stays in memory, so that a run of the same prompt begins at once."""
-        self._keep_cache = bool(on)
-        if self.session is not None:
-            self.session.kept.on = self._keep_cache
-            if not on and self.session.kept.caches:
-                self.session.kept.drop()
-                self._give_memory_back()
-        if not on:
-            self.event.emit(CacheKept(0, 0))
-
-    @Slot(object)
-    def run(self, job: RunJob) -> None:
-        starts: list[RunStart] = []
-        ended: set[tuple[int, int]] = set()
-        tokens: list[TokenEvent] = []
-        try:
-            if self.session is None:
-                raise WorkbenchError("No model is loaded.", "Load one first.")
-            from engine.loop import generate
-            from engine.replay_lines import line_of
-
-            self.session.kept.on = self._keep_cache
-            # Before the clock of the run starts: what a fork began in may be long.
-            before = [(event, line_of(event)) for event in job.before if job.record_folder]
-            for event in generate(self.session, job.request, job.control):
-                if isinstance(event, RunStart):
-                    starts.append(event)
-                    if self.recorder is None and job.record_folder:
-                        self._start_recording(job, before)
-                elif isinstance(event, TokenEvent):
-                    tokens.append(event)
-                elif isinstance(event, RunEnd):
-                    ended.add((event.run_id, event.lane))
-                self._record(event)
-                self.event.emit(event)
-        except Exception as error:  # a thread's edge
-            self.event.emit(told(error, "prompt" if not starts else "run"))
-            for start in starts:
-                if (start.run_id, start.lane) not in ended:
-                    end = broken_end(start, tokens, "error")
-                    self._record(end)
-                    self.event.emit(end)
-        self._stop_recording()
-        self.finished.emit("run")
-
-    @Slot(object)
-    def xray(self, job: XrayJob) -> None:
-        from app.xray import compare
-
-        compare(self, job)
-        if self.session is None:
-            self._give_memory_back()
-        self.finished.emit("xray")
-
-    @Slot(object)
-    def experiment(self, job: ExperimentJob) -> None:
-        """Answers a question that runs the model for a while; what it wrote by then is in the answer when stopped."""
-        self.ask(AskJob(job.question, job.control))
-        self.finished.emit("experiment")
-
-    @property
-    def loaded_plan(self) -> LoadPlan | None:
-        """How the session was loaded; None without one."""
-        return self._plan if self.session is not None else None
-
-    def take_session(self, session: Session, plan: LoadPlan | None) -> None:
-        self.session, self._plan = session, plan
-
-    @Slot(object)
-    def preview(self, job: PreviewJob) -> None:
-        if self.session is None:
-            return
-        try:
-            from engine.prompt import preview
-
-            self.previewed.emit(preview(self.session, job.prompt, job.system, job.raw, job.markers_as_text))
-        except Exception as error:  # a thread's edge
-            self.event.emit(told(error, "prompt"))
-
-    @Slot(object)
-    def estimate(self, job: EstimateJob) -> None:
-        try:
-            from engine.memory import estimate
-
-            plan = job.plan
-            before = self.session.facts.memory_before_bytes if self.session is not None else None
-            packed = plan.double_quantisation
-            found = estimate(plan.model, plan.precision, job.context_tokens, 1, before, packed, plan.keep_windows)
-            self.estimated.emit(found)
-        except Exception as error:  # a thread's edge
-            self.estimated.emit(told(error, "estimate"))
-
-    @Slot(object)
-    def ask(self, job: AskJob) -> None:
-        found: object = None  # as it stays where a load or run was waiting
-        try:
-            if not job.control.cancelled():
-                from engine.answers import answer
-
-                found = answer(job.question, self.session, job.control, self.event.emit)
-        except Cancelled:
-            pass
-        except Exception as error:  # a thread's edge
-            found = told(error, "question")
-        self.event.emit(Answered(job.question, found))
-
-    def _make_room(self) -> bool:
-        """The next model was found good as far as can be told without reading it: only now the loaded one goes."""
-        loaded = self.session is not None
-        self.close_session()
-        return loaded
-
-    def _load_failed(self, error: Exception, plan: LoadPlan) -> Event:
-        """The error as an event; one that a person may allow is a question about the plan that was asked for."""
-        from engine.trust import NeedsAnswer
-
-        said = told(error, "load")
-        return replace(error.question, plan=plan, error=said) if isinstance(error, NeedsAnswer) else said
-
-    def close_session(self) -> None:
-        session, self.session = self.session, None
-        if session is not None:
-            self.event.emit(session.close())
-
-    def _give_memory_back(self) -> None:
-        from engine.readings import give_memory_back
-
-        give_memory_back()
-
-    def _start_recording(self, job: RunJob, before: list[tuple[Event, bytes]]) -> None:
-        from engine.events import Loaded
-        from engine.file_names import safe_name
-        from engine.replay import ENDING, Recorder, header_of
-
-        assert self.session is not None
-        facts = self.session.facts
-        folder = Path(job.record_folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            log.warning("the folder for runs cannot be made: %s", error)  # the recorder says it to the person
-        self.recorder = Recorder(folder / safe_name(job.request.prompt, ENDING), header_of(facts, job.request))
-        for event, line in before:
-            self.recorder.take(event, line)
-        self.recorder.take(Loaded(facts))
-        self.recording.emit(self.recorder)
-        if self.recorder.problem:
-            self.record_problem.emit(told(self.recorder.problem, "record"))
-
-    def _record(self, event: Event) -> None:
-        if self.recorder is None:
-            return
-        known = self.recorder.problem
-        self.recorder.take(event)
-        if self.recorder.problem and not known:
-            self.record_problem.emit(told(self.recorder.problem, "record"))
-
-    def _stop_recording(self) -> None:
-        recorder, self.recorder = self.recorder, None
-        if recorder is not None:
-            recorder.close()
-
-
-def broken_end(start: RunStart, tokens: list[TokenEvent], reason: str) -> RunEnd:
-    """The end of a lane whose loop did not come to say it: what was written, and no figures that nobody measured."""
-    mine = [token for token in tokens if (token.run_id, token.lane) == (start.run_id, start.lane)]
-    text = (start.written_text or "") + "".join(token.text for token in mine)
-    written = start.written
-    kv_bytes, kv_allocated_bytes = (mine[-1].kv_bytes, mine[-1].kv_allocated_bytes) if mine else (0, 0)
-    unknown = math.nan
-    return RunEnd(
-        start.run_id, start.lane, reason, text, "", (*written, *(token.token_id for token in mine)),
-        len(start.prompt_tokens), len(written) + len(mine), unknown, unknown, unknown, unknown, kv_bytes,
-        kv_allocated_bytes,
-    )  # fmt: skip
 
 
 class Engine(QObject):
@@ -485,15 +190,13 @@ class Engine(QObject):
         self._questions.cancel()
         self._plan.cancel()
         self._thread.quit()
-        if not self._thread.wait(WAIT_ON_CLOSE_MS):
+        if not has_ended(self._thread):
             # Importing torch or one large forward cannot be broken off. The record is whole up to here.
-            log.info("the engine's thread was still inside a library on close")
             if recorder := self.worker.recorder:
                 for start, tokens in recorder.unfinished():
                     recorder.take(broken_end(start, tokens, "cancelled"))
                 recorder.close()
-            logging.shutdown()
-            os._exit(0)
+            leave("the engine's thread was still inside a library on close")
 
     def _start(self, what: str) -> None:
         self._control = Control()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from PySide6.QtCore import QCoreApplication, QLocale, QObject, QThread, QUrl, Si
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
-from app.engine_thread import WAIT_ON_CLOSE_MS, told
+from app.threads import has_ended, leave, told
 from engine.control import Control
 from engine.errors import Cancelled
 from engine.events import EngineError
@@ -32,7 +30,6 @@ from widgets.run_store import Run
 if TYPE_CHECKING:
     from app.main_window import MainWindow
 
-log = logging.getLogger(__name__)
 LONG_NAME = 40  # characters of a prompt in a file's name
 
 
@@ -301,7 +298,5 @@ class Exports(QObject):
             self.dialog.close()
         if self._thread is not None:
             self._thread.quit()
-            if not self._thread.wait(WAIT_ON_CLOSE_MS):
-                log.info("a disk did not answer on close")
-                logging.shutdown()
-                os._exit(0)
+            if not has_ended(self._thread):
+                leave("a disk did not answer on close")

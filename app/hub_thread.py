@@ -6,18 +6,15 @@ As in engine_thread.py, work crosses as frozen objects, and a cancel reaches it 
 
 from __future__ import annotations
 
-import logging
-import os
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.engine_thread import WAIT_ON_CLOSE_MS, told
+from app.threads import has_ended, leave, told
 from engine.control import Control
 from engine.errors import Cancelled
 from engine.events import DownloadEnd
 
-log = logging.getLogger(__name__)
 Key = tuple[str, str]  # hub id, name of the file set
 
 
@@ -198,10 +195,8 @@ class Hub(QObject):
     def close(self) -> None:
         """Cancel, quit, wait. Leaves the process where a disk does not answer: nothing is lost then."""
         self.stop()
-        if not all(thread.wait(WAIT_ON_CLOSE_MS) for thread in self._threads):
-            log.info("a disk did not answer on close")
-            logging.shutdown()
-            os._exit(0)
+        if not all(has_ended(thread) for thread in self._threads):
+            leave("a disk did not answer on close")
 
     @Slot(object)
     def _over(self, end: DownloadEnd) -> None:

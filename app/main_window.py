@@ -30,7 +30,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.drops import Drops
-from app.engine_thread import Engine, EstimateJob
+from app.engine_jobs import EstimateJob
+from app.engine_thread import Engine
 from app.experiments import Experiments
 from app.exports import Exports
 from app.filter_orders import FilterOrders

@@ -6,7 +6,6 @@ worked on where they are asked for, by the same functions: they take less time t
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.engine_thread import WAIT_ON_CLOSE_MS, told
+from app.threads import has_ended, leave, told
 from engine.control import Control
 from engine.errors import Cancelled, FileRefused
 from engine.events import Event, Mark
@@ -24,7 +23,6 @@ from engine.events import Event, Mark
 if TYPE_CHECKING:
     from engine.replay import Recorder, Replay
 
-log = logging.getLogger(__name__)
 TELL_EVERY_S = 0.05
 LEAST_FREE_BYTES = 300_000_000  # of memory: below it the machine would begin to swap
 
@@ -298,7 +296,5 @@ class ReplayThread(QObject):
         self._closed = True
         self.cancel()
         self._finish.emit()
-        if not self._thread.wait(WAIT_ON_CLOSE_MS) and not self._thread.wait(WAIT_ON_CLOSE_MS):
-            log.info("a disk did not answer on close")
-            logging.shutdown()
-            os._exit(0)
+        if not has_ended(self._thread) and not has_ended(self._thread):
+            leave("a disk did not answer on close")

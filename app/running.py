@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
-from app.engine_thread import PreviewJob
+from app.engine_jobs import PreviewJob
 from app.preferences import runs_folder
 from engine.errors import SettingsRefused
 from engine.events import EngineError, Event

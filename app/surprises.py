@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.engine_thread import told
+from app.threads import told
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow

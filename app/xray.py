@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtWidgets import QDialog, QVBoxLayout
 
-from app.engine_thread import told
+from app.threads import told
 from engine.errors import Cancelled
 from engine.events import EngineError, Loaded, Xray, XrayProgress
 from engine.settings import FLOATS, LoadPlan, XrayQuestion
@@ -16,7 +16,8 @@ from engine.xray import SAMPLES, sample_text, xray
 from widgets.xray_view import XrayView, XrayWish
 
 if TYPE_CHECKING:
-    from app.engine_thread import Worker, XrayJob
+    from app.engine_jobs import XrayJob
+    from app.engine_worker import Worker
     from app.main_window import MainWindow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 
-from app import engine_thread, exports, hub_thread, replay_thread
+from app import threads
 from app.preferences import Preferences
 from tests.tiny_models import tiny_folder
 from widgets import theme
@@ -20,8 +20,7 @@ def no_test_leaves_the_process(monkeypatch):
     def refuse(code):
         pytest.fail("the process was to be left because a thread did not end")
 
-    for module in (engine_thread, exports, hub_thread, replay_thread):
-        monkeypatch.setattr(module, "WAIT_ON_CLOSE_MS", WAIT_MS)
+    monkeypatch.setattr(threads, "WAIT_ON_CLOSE_MS", WAIT_MS)
     monkeypatch.setattr("os._exit", refuse)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.engine_thread import Engine, told
+from app.engine_thread import Engine
+from app.threads import told
 from engine.events import EngineError, Loaded, RunEnd, TokenEvent
 from engine.replay import Recorder, read_replay
 from engine.settings import LoadPlan, Request, SamplingSettings
@@ -83,9 +84,9 @@ def assert_whole(path, at_least=3):
 @pytest.mark.parametrize("state", ["idle", "load", "prefill", "decode", "paused", "unload"])
 def test_a_window_closes_in_each_state_and_its_thread_ends(state, make_window, until, tmp_path, monkeypatch):
     """As above, for each state, but in this process, where Qt's warnings and leftover threads are failures."""
-    monkeypatch.setattr("app.engine_thread.os._exit", left_in_anger)
+    monkeypatch.setattr("os._exit", left_in_anger)
     # A busy machine may need longer than a person should wait.
-    monkeypatch.setattr("app.engine_thread.WAIT_ON_CLOSE_MS", LONG_S * 1000)
+    monkeypatch.setattr("app.threads.WAIT_ON_CLOSE_MS", LONG_S * 1000)
     window = make_window(
         visit=str(tmp_path), max_new_tokens=100_000, sampling={"temperature": 0}, seconds_per_token=0.01
     )
@@ -128,8 +129,8 @@ def test_a_library_that_cannot_be_interrupted_holds_no_window_back(make_window, 
         raise Left(code)
 
     release = threading.Event()
-    monkeypatch.setattr("app.engine_thread.os._exit", leave)
-    monkeypatch.setattr("app.engine_thread.WAIT_ON_CLOSE_MS", 50)
+    monkeypatch.setattr("os._exit", leave)
+    monkeypatch.setattr("app.threads.WAIT_ON_CLOSE_MS", 50)
     window = make_window(visit=str(tmp_path), max_new_tokens=100_000, sampling={"temperature": 0})
     window.start()
     until(lambda: window.store.facts is not None and not window.engine.busy)
