@@ -49,7 +49,7 @@ def page(qtbot):
 
 
 def click(qtbot, page, at, x=200, held=Qt.KeyboardModifier.NoModifier, bar=False):
-    y = page.tree.bar_of(at) if bar else page.tree.top_of(at) + 12
+    y = page.tree.places.bar_of(at) if bar else page.tree.places.top_of(at) + 12
     qtbot.mouseClick(page.tree.viewport(), Qt.MouseButton.LeftButton, held, QPoint(round(x), round(y)))
 
 
@@ -65,10 +65,10 @@ def test_each_fork_hangs_below_what_it_left_and_no_line_crosses_a_text(page):
 
 def test_time_runs_to_the_right_for_all_alike(page):
     tree = page.tree
-    assert tree.x_of(7) - tree.x_of(4) == pytest.approx(3 * tree.scale)
-    before = tree.scale
+    assert tree.places.x_of(7) - tree.places.x_of(4) == pytest.approx(3 * tree.places.scale)
+    before = tree.places.scale
     tree.set_zoom(4.0)
-    assert tree.scale == pytest.approx(4 * before)
+    assert tree.places.scale == pytest.approx(4 * before)
     assert tree.horizontalScrollBar().maximum() > 0
     tree.set_zoom(0.1)
     assert tree.zoom == 1.0
@@ -89,7 +89,7 @@ def test_a_click_shows_the_run_and_on_its_bar_the_word(qtbot, page):
     click(qtbot, page, 2)
     assert store.current.key == (2, 0)
     assert store.following
-    click(qtbot, page, 0, page.tree.x_of(2.5), bar=True)
+    click(qtbot, page, 0, page.tree.places.x_of(2.5), bar=True)
     assert store.current.key == (1, 0)
     assert store.selected_step == 2
 

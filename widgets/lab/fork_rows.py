@@ -13,6 +13,7 @@ from widgets.run_names import fork_words, given_text, run_name
 from widgets.run_store import Run
 from widgets.text_painter import end_word, one_line
 
+Key = tuple[int, int]  # of a run: its number and lane
 IN_ROW, IN_TIP = 400, 600  # characters of its text
 
 
