@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleEvent,
     QContextMenuEvent,
     QFontMetricsF,
     QHelpEvent,
@@ -82,8 +80,6 @@ class CandidateList(QAbstractScrollArea):
     def describe(self) -> None:
         """Tells screen readers; not for each of many tokens in quick succession."""
         self.setAccessibleDescription(self._spoken())
-        if QAccessible.isActive():
-            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
 
     def set_before(self, show: bool) -> None:
         self._before = show
@@ -238,8 +234,6 @@ class CandidateList(QAbstractScrollArea):
         elif (row + 1) * height > bar.value() + room:
             bar.setValue(round((row + 1) * height - room))
         self.setAccessibleDescription(self.row_text(row))
-        if QAccessible.isActive():
-            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
         self.viewport().update()
 
     def _go_on(self, row: int) -> None:

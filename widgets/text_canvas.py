@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
-    QAccessibleEvent,
     QContextMenuEvent,
     QFontMetricsF,
     QKeyEvent,
@@ -243,10 +242,7 @@ class TextCanvas(QAbstractScrollArea):
             )
             if what := self._what_of(step):
                 text += ". " + what
-        if text != self.accessibleDescription():
-            self.setAccessibleDescription(text)
-            if QAccessible.isActive():
-                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.setAccessibleDescription(text)
 
     def show_redecided(self, found: Redecided | None) -> None:
         """Marks the words that other settings would cut or replace; None: as it was written."""

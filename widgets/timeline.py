@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
-    QAccessibleEvent,
     QColor,
     QFontMetricsF,
     QHelpEvent,
@@ -134,10 +133,7 @@ class TimelineBars(QWidget):
         text = ""
         if step is not None and self._run is not None:
             text = self._words(step)
-        if text != self.accessibleDescription():
-            self.setAccessibleDescription(text)
-            if QAccessible.isActive():
-                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.setAccessibleDescription(text)
 
     def _words(self, step: int) -> str:
         token = self._run.tokens[step] if self._run else None

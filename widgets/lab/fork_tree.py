@@ -9,8 +9,6 @@ import math
 
 from PySide6.QtCore import QEvent, QPointF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleEvent,
     QContextMenuEvent,
     QHelpEvent,
     QKeyEvent,
@@ -356,7 +354,4 @@ class ForkTree(QAbstractScrollArea):
         text = "" if at is None else self.rows[at].words()
         if at is not None and self.rows[at].run.key in self.marked and len(self.marked) > 1:
             text += "\n" + self.tr("one of {count} marked").format(count=count_text(len(self.marked)))
-        if text != self.accessibleDescription():
-            self.setAccessibleDescription(text)
-            if QAccessible.isActive():
-                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.setAccessibleDescription(text)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleEvent,
     QFontMetricsF,
     QKeyEvent,
     QMouseEvent,
@@ -172,10 +170,7 @@ class OrderChips(QWidget):
             all=", ".join(self._text(name) for name in self.order),
             name=stage_word(self.order[self._at]), at=self._at + 1, count=len(self.order),
         )  # fmt: skip
-        if text != self.accessibleDescription():
-            self.setAccessibleDescription(text)
-            if QAccessible.isActive():
-                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.setAccessibleDescription(text)
 
     # ---------------------------------------------------------------- painting
 
