@@ -41,6 +41,7 @@ _KIND_OF = {kind: name for name, kind in KINDS.items()}
 
 # Halves of characters are no UTF-8; the others are ends of a line for some tools. Both can stand only inside strings.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LOGPROB_ROUNDING = 1e-3
 _DECIMAL_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
 
 
@@ -312,8 +313,8 @@ class Reader:
             stages=stages,
             vocab_size=_int(v["vocab_size"]),
             rank=_int(v["rank"]),
-            logprob=_float(v["logprob"]),
-            final_logprob=-math.inf if v["final_logprob"] is None else _float(v["final_logprob"]),
+            logprob=_logprob(v["logprob"]),
+            final_logprob=-math.inf if v["final_logprob"] is None else _logprob(v["final_logprob"]),
             u=None if v["u"] is None or not math.isfinite(v["u"]) else _float(v["u"]),
             draw_low=_float(v["draw_low"]),
             draw_high=_float(v["draw_high"]),
@@ -382,6 +383,13 @@ def _float(value: Any) -> float:
         raise TypeError(f"{value!r:.40} is not a number")
     value = float(value)
     return value if math.isfinite(value) else math.nan
+
+
+def _logprob(value: Any) -> float:
+    """No probability is above 1, but for rounding: what says so is damaged, and its exp would not even be a number."""
+    if (logprob := _float(value)) > _LOGPROB_ROUNDING:
+        raise ValueError(f"{logprob} is no logarithm of a probability")
+    return logprob
 
 
 def _str(value: Any) -> str:

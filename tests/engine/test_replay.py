@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -199,7 +200,7 @@ def tokens(draw: st.DrawFn) -> ev.TokenEvent:
         logsumexp=draw(finite),
         stages=tuple(ev.StageFigures(name, draw(st.integers(1, 9)), draw(finite)) for name in ["raw", *switched]),
         u=draw(st.none() | st.floats(0, 1, exclude_max=True)),
-        logprob=draw(finite),
+        logprob=draw(st.floats(-1e30, 0)),
         forward_ms=draw(finite),
         kv_bytes=draw(st.integers(0, 2**70)),
         temperature=used.temperature,
@@ -360,6 +361,15 @@ def test_numbers_beyond_a_double_and_nan_are_unknown_in_the_view(recorded: Path)
     assert math.isnan(first.forward_ms)
     assert math.isnan(first.entropy_nats)
     assert all(math.isfinite(p) for candidate in first.candidates for p in candidate.probs.values())
+
+
+@pytest.mark.parametrize("name", ["logprob", "final_logprob"])
+def test_a_probability_above_1_is_damage(recorded: Path, name: str) -> None:
+    lines = recorded.read_text("utf-8").split("\n")
+    at = next(n for n, line in enumerate(lines) if '"kind":"token"' in line)
+    lines[at] = re.sub(f'"{name}":[^,]+', f'"{name}":1e308', lines[at], count=1)
+    recorded.write_text("\n".join(lines), "utf-8")
+    assert f"Line {at + 1} damaged" in read_replay(recorded).damage
 
 
 def test_a_byte_order_mark_is_no_damage(recorded: Path) -> None:
