@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
 
@@ -143,6 +144,79 @@ def test_others_open_and_their_words_get_lines_of_their_own(picture, qtbot):
     assert len(picture.roots) == 1
 
 
+def flat(count: int) -> Futures:
+    """Each begins with another word."""
+    return river(futures=tuple(future(seed, f" first{seed} then more") for seed in range(count)))
+
+
+def test_where_every_first_word_is_rare_each_has_a_line_at_once(picture):
+    picture.set_found(flat(100))
+    assert len(picture.boxes[0].children) == 100
+    assert not any(box.kind == OTHERS for box in picture.boxes)
+    assert all(picture.rect_of(box).height() > picture._line for box in picture.boxes)
+    assert picture.verticalScrollBar().maximum() > 0
+    picture.setFocus()
+    picture.choose(picture.boxes[-1])  # it is scrolled to
+    assert picture.viewport().rect().contains(picture.rect_of(picture.chosen).center().toPoint())
+
+
+def test_others_say_their_share_what_was_expected_and_how_to_open_them(picture):
+    picture.resize(900, 110)
+    others = next(box for box in picture.boxes if box.kind == OTHERS)
+    assert picture.said.words(others) == "others: 4 of 20, in 3 ways"
+    assert picture.said.share(others) == "20.0% · expected 20.0% · Return opens them"  # 1 - 0.55 - 0.25
+    about = picture.said.about(others)
+    assert "4 of 20 futures (20.0%)" in about
+    assert "Expected 20.00%" in about
+    assert "each then has a line of its own" in about
+    picture.set_found(river(first=()))
+    others = next(box for box in picture.boxes if box.kind == OTHERS)
+    assert picture.said.share(others) == "20.0% · Return opens them"  # the odds of the others are not known
+
+
+def test_others_that_were_opened_stay_open_while_more_are_written(picture, qtbot):
+    picture.resize(900, 110)
+    picture.setFocus()
+    picture.choose(next(box for box in picture.boxes if box.kind == OTHERS))
+    qtbot.keyClick(picture, Qt.Key.Key_Return)
+    ways = len(picture.boxes[0].children)
+    more = river()
+    picture.set_found(replace(more, futures=(*more.futures, future(900, " stops at noon"))))
+    assert len(picture.roots) == 2
+    assert len(picture.boxes[0].children) == ways
+    assert picture.boxes[0].count == 5
+    qtbot.keyClick(picture, Qt.Key.Key_Escape)
+    assert len(picture.roots) == 1
+
+
+@pytest.mark.parametrize("height", [60, 140, 400])
+@pytest.mark.parametrize("kinds", [2, 9, 60, 400])
+def test_every_future_is_reached_by_keys_alone(picture, qtbot, height, kinds):
+    """Into every box and out again: each future is a box of its own, or stands in the list behind one."""
+    dice = random.Random(kinds)
+    texts = [" ".join(f"w{dice.randrange(kinds)}" for _ in range(3)) for _ in range(60)]
+    picture.resize(500, height)
+    picture.set_found(river(futures=tuple(future(seed, f" {text}") for seed, text in enumerate(texts))))
+    alone: set[int] = set()
+    ways: list[list[tuple[int, ...]]] = [[]]  # how to get to each picture that was not seen yet
+    seen: set[tuple[int, ...]] = set()
+    while ways:
+        way = ways.pop()
+        while len(picture.roots) > 1:
+            qtbot.keyClick(picture, Qt.Key.Key_Escape)
+        for futures in way:
+            picture.choose(next(box for box in picture.boxes[1:] if box.node.futures == futures))
+            qtbot.keyClick(picture, Qt.Key.Key_Return)
+        for box in picture.boxes[1:]:
+            picture.choose(box)
+            if box.kind == WORDS and (box.count == 1 or not box.node.children):
+                alone.update(box.node.futures)
+            elif picture.can_enter and box.node.futures not in seen:
+                seen.add(box.node.futures)
+                ways.append([*way, box.node.futures])
+    assert alone == set(range(60))
+
+
 def test_the_keys_walk_the_tree(picture, qtbot):
     picture.setFocus()
     for key, words in (
@@ -271,6 +345,19 @@ def test_a_box_lists_its_continuations_and_one_goes_on_as_a_fork(page, qtbot):
     assert wish.parent == Parent(1, 0, 3)
     assert wish.forced == river().futures[7].token_ids
     assert wish.settings.seed == 107
+
+
+def test_others_are_opened_with_the_mouse_by_a_button(page, qtbot):
+    page._show(river())
+    page.picture.zoom_text(14)
+    assert not page.in_button.isVisible()
+    page.picture.choose(next(box for box in page.picture.boxes if box.kind == OTHERS))
+    assert page.in_button.isVisible()
+    qtbot.mouseClick(page.in_button, Qt.MouseButton.LeftButton)
+    assert len(page.picture.roots) == 2
+    assert page.out_button.isVisible()
+    qtbot.mouseClick(page.out_button, Qt.MouseButton.LeftButton)
+    assert len(page.picture.roots) == 1
 
 
 def test_a_text_that_is_gone_is_not_taken_for_another_one(page):

@@ -131,6 +131,10 @@ class FuturesPage(QWidget):
                 "choice among so many (perplexity, Hill number of order 1). Worked out from what was drawn."
             )
         )
+        self.in_button = panel.add_button(
+            self.tr("Open"), "", self.tr("Into the chosen box: of others each gets a line of its own (Return)")
+        )
+        self.in_button.clicked.connect(self.picture.enter)
         self.out_button = panel.add_button(self.tr("Back out"), "", self.tr("Back out by one step (Esc)"))
         self.out_button.clicked.connect(self.picture.leave)
         self.smaller_button = panel.add_button(self.tr("Smaller words"), "minus", self.tr("Smaller words (-)"))
@@ -378,11 +382,13 @@ class FuturesPage(QWidget):
 
     @Slot()
     def _show_zoom(self) -> None:
+        self.in_button.setVisible(self.picture.can_enter)
         self.out_button.setVisible(len(self.picture.roots) > 1)
 
     @Slot()
     def _show_chosen(self) -> None:
         """The continuations behind the chosen box; all of them where none is."""
+        self._show_zoom()
         found, box = self.found, self.picture.chosen
         futures = found.futures if found is not None else ()
         self._members = list(box.node.futures) if box is not None else list(range(len(futures)))

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 from engine.events import Futures, Node, tree_of
 from widgets import theme
 from widgets.format import count_text, plain_tooltip
-from widgets.lab.futures_layout import WORDS, Box, columns, lay_out
+from widgets.lab.futures_layout import OTHERS, WORDS, Box, columns, lay_out
 from widgets.lab.futures_words import BoxWords
 from widgets.lab.wrapped import wrapped
 
@@ -111,13 +111,15 @@ class FuturesPicture(QAbstractScrollArea):
 
     def _lay_out(self) -> None:
         need = self._small_line + GAP + 3.0
-        self._height = max(1.0, float(self.viewport().height()))
-        if self.roots and self.roots[-1].begin == self.roots[-1].end and len(self.roots) > 1:
-            lines = self.roots[-1].count * (self._line + GAP + 4.0)
-            self._height = max(self._height, lines)  # rare ways, each with a line of its own
-        least = (need - 0.5) / self._height
         kept = _key(self.chosen) if self.chosen is not None else None
-        self.boxes = lay_out(self.roots[-1], least) if self.roots else []
+        height = max(1.0, float(self.viewport().height()))
+        self._height = height
+        self.boxes = lay_out(self.roots[-1], (need - 0.5) / height) if self.roots else []
+        rare_only = bool(self.boxes) and [box.kind for box in self.boxes[0].children] == [OTHERS]
+        if self.roots and (rare_only or (_is_others(self.roots[-1]) and len(self.roots) > 1)):
+            # Rare ways and nothing else: each has a line of its own, and the picture scrolls.
+            self._height = max(height, self.roots[-1].count * (self._line + GAP + 4.0))
+            self.boxes = lay_out(self.roots[-1], (need - 0.5) / self._height)
         self.chosen = next((box for box in self.boxes if _key(box) == kept), None)
         self.hovered = None
         self._texts = {}
@@ -204,7 +206,7 @@ class FuturesPicture(QAbstractScrollArea):
         if inner.height() < line_height or inner.width() < 24.0:
             return
         muted = theme.readable(look.muted, ground)
-        shares = box.kind == WORDS and box.node is not self.roots[0]
+        shares = box.kind in (WORDS, OTHERS) and box.node is not self.roots[0]
         with_share = shares and inner.height() >= line_height + self._small_line + 4.0
         room = inner.height() - (self._small_line + 4.0 if with_share else 0.0)
         lines = self._lines(box, font, inner.width(), max(1, int(room // line_height)))
@@ -222,7 +224,7 @@ class FuturesPicture(QAbstractScrollArea):
             metrics = QFontMetricsF(self._small)
             said = metrics.elidedText(self.said.share(box), Qt.TextElideMode.ElideRight, inner.width())
             painter.drawText(QRectF(inner.left(), y, inner.width() + 2.0, self._small_line), flags, said)
-        elif shares and len(lines) == 1:
+        elif box.kind == WORDS and shares and len(lines) == 1:
             # One line only: the share stands behind the words where there is room.
             metrics, small = QFontMetricsF(font), QFontMetricsF(self._small)
             said = count_text(box.count)
@@ -321,14 +323,17 @@ class FuturesPicture(QAbstractScrollArea):
 
     # ---------------------------------------------------------------- zoom
 
+    @property
+    def can_enter(self) -> bool:
+        """Whether there is more to see in the chosen box than is drawn."""
+        return self.chosen is not None and self.chosen.parent is not None and self.chosen.count > 1
+
     def enter(self) -> None:
-        """Into the chosen box: it fills the height. A single future is opened."""
+        """Into the chosen box: it fills the height, and of others each gets a line. A single future is opened."""
         box = self.chosen
-        if box is None:
-            return
-        if box.count == 1:
+        if box is not None and box.count == 1:
             self.opened.emit(box.node.futures[0])
-        elif box.parent is not None:
+        elif box is not None and self.can_enter:
             self.roots.append(box.node)
             self._zoomed()
 
@@ -395,12 +400,21 @@ def _path(box: Box | None) -> list[Box]:
     return found
 
 
+def _is_others(node: Node) -> bool:
+    """Ways that were put together because each is rare: they have no words in common."""
+    return node.begin == node.end
+
+
 def _again(tree: Node, old: Node) -> Node | None:
     """The node of a newer tree that holds what an older one held; None where they went apart."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         if set(old.futures) <= set(node.futures):
+            if _is_others(old) and node.end == old.end:
+                ways = tuple(way for way in node.children if not set(way.futures).isdisjoint(old.futures))
+                members = tuple(sorted(place for way in ways for place in way.futures))
+                return Node(old.begin, old.end, members, ways)
             if node.begin == old.begin and node.begin != node.end:
                 return node
             waiting += node.children

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import QCoreApplication
@@ -56,16 +57,33 @@ class BoxWords:
     def share(self, box: Box) -> str:
         """Its share, and at the first word the exact odds beside it."""
         said = tr("{count} of {all}").format(count=count_text(box.count), all=self._total)
+        if box.kind == OTHERS:  # its words have the count
+            said = percent_text(box.count / len(self.found.futures))
         expected = self.expected(box)
         if expected is not None:
             said += " · " + tr("expected {share}").format(share=percent_text(expected))
+        if box.kind == OTHERS:
+            said += " · " + tr("Return opens them")
         return said
 
     def expected(self, box: Box) -> float | None:
-        """The exact share of futures with this first word; None where it is no first word or is not known."""
+        """The exact share of futures with this first word, of others with any that has no box of its own; None where it
+        is no first word or is not known."""
+        if box.kind == OTHERS:
+            return self._expected_of_others(box)
         if box.kind != WORDS or box.node.begin != 0 or box.node.end == 0:
             return None
         return self.found.expected(self.found.futures[box.node.futures[0]].token_ids[0])
+
+    def _expected_of_others(self, box: Box) -> float | None:
+        """What the other boxes of first words leave of the whole."""
+        above = box.parent
+        if above is None or box.node.end != 0 or above.count != len(self.found.futures):
+            return None
+        beside = [self.expected(each) for each in above.children if each is not box]
+        if None in beside:
+            return None
+        return max(0.0, 1.0 - math.fsum(share for share in beside if share is not None))
 
     def is_written(self, box: Box) -> bool:
         """The run itself went on with these words, or with those of one of the others."""
@@ -87,7 +105,16 @@ class BoxWords:
                 count=count_text(box.count), all=count_text(total), share=percent_text(box.count / total)
             )
         ]
-        if (expected := self.expected(box)) is not None:
+        expected = self.expected(box)
+        if box.kind == OTHERS:
+            lines.append(tr("Double click, or Return, opens them: each then has a line of its own."))
+        if expected is not None and box.kind == OTHERS:
+            lines.append(
+                tr("Expected {share}: what the exact odds of the other first words leave; measured.").format(
+                    share=percent_text(expected, 2)
+                )
+            )
+        elif expected is not None:
             spread = percent_text(scatter(expected, total))
             lines.append(
                 tr(
