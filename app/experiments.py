@@ -73,10 +73,7 @@ class Experiments(QObject):
     def begin(self, question: object) -> bool:
         """Asks the engine. False, with a note, where it is at work already or there is no model."""
         window = self.window
-        if window.store.facts is None:
-            window.banner.show_note(
-                self.tr("No model is loaded: choose one first."), self.tr("Choose a model…"), window.show_model_panel
-            )
+        if not window.running.may_run():
             return False
         window.store.inside.answers.pop(question, None)  # what it found the last time
         if not window.engine.experiment(question):

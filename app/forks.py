@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Slot
@@ -197,13 +198,14 @@ class Forks(QObject):
     def fork(self, wish: ForkWish) -> None:
         """Goes on as wished; a run that goes on is stopped first. A banner says why where that cannot be."""
         wish, run = self._rooted(wish)
-        if run is None or not self.same_model(run):
+        if run is None:
             return
         if self.window.engine.busy == "run":
-            self._waits = wish
-            self.window.engine.stop()
+            if self.same_model(run):
+                self._waits = wish
+                self.window.engine.stop()
             return
-        if not self.window.running.may_run():
+        if not self.may_go_on(run):
             return
         if self._same_text(wish, run):
             if self.window.sampling_panel.lock_button.isChecked():
@@ -282,11 +284,30 @@ class Forks(QObject):
         settings = wish.settings or self.window.sampling_panel.settings()
         return all(token.settings == settings and not token.forced for token in run.tokens[step:])
 
+    def may_go_on(self, run: Run) -> bool:
+        """Whether the engine could go on with this run now; a banner says why not, and offers the model that is
+        missing. While another model is loading, the last one is not told of."""
+        engine, wrote = self.window.engine, run.facts
+        if (
+            not engine.busy
+            and self.window.store.facts is None
+            and wrote is not None
+            and Path(wrote.model_path).exists()
+        ):
+            self._missing = wrote.model_path
+            self.window.banner.show_note(
+                self.tr("No model is loaded; {wrote} wrote this text.").format(wrote=wrote.name),
+                self.tr("Load {name}").format(name=wrote.name),
+                self.load_missing,
+            )
+            return False
+        return self.window.running.may_run() and self.same_model(run)
+
     def same_model(self, run: Run) -> bool:
         """Whether the loaded model is the one that wrote it; a banner says so where it is not."""
         loaded, wrote = self.window.store.facts, run.facts
         if loaded is None or wrote is None:
-            return True  # `may_run` says what is missing
+            return True
         if (loaded.name, loaded.vocab_size) == (wrote.name, wrote.vocab_size):
             return True
         self._missing = wrote.model_path

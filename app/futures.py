@@ -43,7 +43,7 @@ class FuturesOfText(QObject):
         """Asks the engine, or says why not."""
         window, forks = self.window, self.window.forks
         run = window.store.run((wish.parent.run_id, wish.parent.lane))
-        if run is None or not forks.same_model(run):
+        if run is None or not forks.may_go_on(run):
             return
         step = wish.parent.step - run.lost
         own = run.tokens[min(step, len(run.tokens) - 1)].settings if run.tokens else run.start.settings

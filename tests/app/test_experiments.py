@@ -141,7 +141,7 @@ def test_without_a_model_or_while_another_works_nothing_is_begun(make_window, re
     window, page = ready
     window.laboratory.asked(RunSweep(WISH.axes, tuple(range(20)), 40, 2))
     window.laboratory.asked(WISH)
-    assert "at work" in window.banner.text
+    assert "experiment goes on" in window.banner.text
     window.laboratory.show_text()
     window.running.start_run()
     assert "experiment goes on" in window.banner.text

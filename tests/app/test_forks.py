@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt
 
 from engine.events import Loaded, RunStart
 from engine.replay import read_replay
-from engine.settings import ForkWish, Parent, PruneWish, RenameWish, SamplingSettings
+from engine.settings import ForkWish, FuturesWish, LoadPlan, Parent, PruneWish, RenameWish, SamplingSettings
+from tests.tiny_models import tiny_folder
 
 SETTINGS = {"temperature": 0.9, "top_k": 40, "seed": 5}
 
@@ -402,6 +403,56 @@ def test_without_a_model_or_a_text_there_is_a_sentence(make_window, ran, until):
     until(lambda: window.store.facts is None and not window.engine.busy)
     window.text_view.asked.emit(ForkWish(window.store.current.place(2), text="x"))
     assert "No model is loaded" in window.banner.text
+    window.laboratory.show("futures")
+    window.laboratory.page("futures").asked.emit(FuturesWish(window.store.current.place(2)))
+    assert "No model is loaded" in window.banner.text
+
+
+def test_a_fork_without_a_model_offers_the_one_that_wrote_the_text(ran, make_window, until, click, tmp_path):
+    """A replay is opened in a window where nothing is loaded; from there on all goes by hand."""
+    ran(str(tmp_path))
+    (path,) = tmp_path.glob("*.jsonl")
+    window = make_window(str(tmp_path))
+    window.replays.open_file(path)
+    run = window.store.current
+    window.store.select(4)
+    window.text_view.asked.emit(ForkWish(run.place(4), text="xy"))
+    assert window.banner.text == "No model is loaded; tiny-llama wrote this text."
+    click(window.banner._button)
+    until(lambda: window.store.facts is not None and over(window))
+    assert window.store.current is run
+    assert window.store.selected_step == 4
+    window.text_view.asked.emit(ForkWish(run.place(4), text="xy"))
+    fork = forked(window, until)
+    assert fork.tokens[:4] == run.tokens[:4]
+    assert "".join(token.text for token in fork.tokens[4:6]) == "xy"
+
+
+def test_while_another_model_loads_the_last_one_is_not_told_of(ran, until, tmp_path):
+    """Neither is the model that was there before, nor that there is none."""
+    window = ran()
+    run = window.store.current
+    other = tiny_folder(tmp_path / "tiny-other", seed=5)
+    window.load(LoadPlan(str(other)))
+    until(lambda: over(window) and window.store.facts.name == "tiny-other")
+    window.text_view.asked.emit(ForkWish(run.place(2), text="x"))
+    assert "tiny-other is loaded" in window.banner.text  # it wrote no word of this
+    window.load(LoadPlan(str(other)))
+    assert window.engine.busy == "load"
+    said = "The model is still loading: the run can start once it is there."
+    window.text_view.asked.emit(ForkWish(run.place(2), text="x"))
+    assert window.banner.text == said
+    window.banner.dismiss()
+    window.laboratory.show("futures")
+    page = window.laboratory.page("futures")
+    page.asked.emit(FuturesWish(run.place(2)))
+    assert window.banner.text == said
+    until(lambda: window.store.activity == "loading")
+    page.refresh()
+    assert "still loading" in page.bar.start.toolTip()
+    until(lambda: over(window) and window.store.facts is not None)
+    assert not window.banner.isVisible()  # true only as long as it loaded
+    assert len(window.store.runs) == 1
 
 
 def test_a_fork_that_is_refused_leaves_nothing_to_undo(ran, until):

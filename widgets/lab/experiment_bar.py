@@ -80,7 +80,9 @@ class ExperimentBar(QWidget):
         self.start.setVisible(not mine)
         self.start.setEnabled(able and not busy and not no_model and not problem)
         tip = ""
-        if no_model:
+        if self.store.activity == "loading":
+            tip = self.tr("The model is still loading: wait until it is there.")
+        elif no_model:
             tip = self.tr("No model is loaded: choose one first (Ctrl+L).")
         elif busy:
             tip = self.tr("The engine is at work: wait for its end, or stop it.")

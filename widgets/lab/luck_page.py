@@ -158,6 +158,7 @@ class LuckPage(QWidget):
         """The figures' names are read whole: where there is little room the unit stands in the tool tip only."""
         for at, figure in enumerate(self.luck.figures if self.luck is not None else ()):
             item, name, unit = self.table.topLevelItem(at), figure_name(figure.name), figure_unit(figure.name)
+            assert item is not None
             whole = f"{name} ({unit})" if unit else name
             item.setText(0, name if self.width() < NARROW else whole)
             item.setToolTip(0, plain_tooltip(f"{whole}\n{figure_tip(figure.name)}"))
