@@ -269,6 +269,11 @@ class SamplingSettings:
         return self.temperature < 1e-30
 
     @property
+    def draws(self) -> bool:
+        """Whether a seed can matter: greedy and top-k 1 leave one word, which every draw takes."""
+        return not self.greedy and self.top_k != 1
+
+    @property
     def names_tokens(self) -> bool:
         """Whether they mean something with one tokenizer only."""
         return bool(self.logit_bias or self.banned or self.banned_sequences)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication
 
 from engine.figures import lane_letter
+from engine.settings import SamplingSettings
 from widgets.run_store import Run
 
 LONGEST_NAME = 40
@@ -23,7 +25,7 @@ def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
         _told(_tr("precisions"), [_precision(run, header) for run, header in sides]),
         _plain(_tr("other prompts"), [run.start.prompt for run in runs]),
         _plain(_tr("other system texts"), [run.start.system or header.get("system") for run, header in sides]),
-        _told(_tr("seeds, and so other draws"), [str(run.start.settings.seed)[:LONGEST_NAME] for run in runs]),
+        _told(_tr("seeds, and so other draws"), [_seed(run) for run in runs]),
     ]
     others = [words for words in found if words]
     names = ", ".join(
@@ -34,10 +36,22 @@ def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
     if others:
         said = _tr("Not only the settings differ: {what}.").format(what="; ".join(others))
     else:
-        said = _tr("Model, prompt and seed are the same: what differs is the settings' doing.")
-        if len({run.start.settings for run in runs}) == 1:
-            said = _tr("Model, prompt, seed and settings are the same.")
+        said = _same({run.start.settings for run in runs})
     return f"{names}. {said}" if names else said
+
+
+def _same(settings: set[SamplingSettings]) -> str:
+    """What is the same where neither models nor prompts nor draws differ."""
+    alike = len({replace(each, seed=0) for each in settings}) == 1
+    if len({each.seed for each in settings}) == 1:
+        if alike:
+            return _tr("Model, prompt, seed and settings are the same.")
+        return _tr("Model, prompt and seed are the same: what differs is the settings' doing.")
+    if alike:
+        return _tr("Model, prompt and settings are the same, and no seed decides: nothing is drawn.")
+    if any(each.draws for each in settings):
+        return _tr("Model, prompt and the seed of those that draw are the same: what differs is the settings' doing.")
+    return _tr("Model and prompt are the same, and no seed decides: what differs is the settings' doing.")
 
 
 def _told(what: str, values: Sequence[str]) -> str:
@@ -47,6 +61,12 @@ def _told(what: str, values: Sequence[str]) -> str:
         return ""
     each = ", ".join(f"{lane_letter(at)} {value}" for at, value in enumerate(values) if value)
     return _tr("other {what} ({each})").format(what=what, each=each)
+
+
+def _seed(run: Run) -> str:
+    """Of a run that draws: with greedy or top-k 1 a seed decides nothing."""
+    settings = run.start.settings
+    return str(settings.seed)[:LONGEST_NAME] if settings.draws else ""
 
 
 def _plain(words: str, values: Sequence[object]) -> str:

@@ -184,7 +184,10 @@ class LaneBar(Panel):
             shared = self.tr("each lane is asked something else")
         else:
             shared = self.tr("one prefill shared where prompts agree")
-        draws = self.tr("different draws") if lanes.seeds_differ else self.tr("the same draws")
+        if lanes.seeds:
+            draws = self.tr("different draws") if lanes.seeds_differ else self.tr("the same draws")
+        else:
+            draws = self.tr("no draws")
         tip = self.tr("The prompt is read once for all lanes that share it. With one seed all draw the same numbers.")
         return f"{shared} · {draws}", tip, draws
 

@@ -64,8 +64,13 @@ class LaneSet:
         return any(lane.own is not None for lane in self.lanes)
 
     @property
+    def seeds(self) -> set[int]:
+        """Of the lanes that draw: with greedy or top-k 1 a seed decides nothing."""
+        return {lane.settings.seed for lane in self.lanes if lane.settings.draws}
+
+    @property
     def seeds_differ(self) -> bool:
-        return len({lane.settings.seed for lane in self.lanes}) > 1
+        return len(self.seeds) > 1
 
     # ---------------------------------------------------------------- other sets
 

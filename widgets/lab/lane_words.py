@@ -24,6 +24,7 @@ from widgets.lab.parting import (
     LaneWatch,
     Odds,
     Parting,
+    nothing_to_draw,
 )
 from widgets.run_store import Run
 from widgets.status_line import pace
@@ -68,7 +69,7 @@ def settings_words(settings: SamplingSettings, with_seed: bool = False) -> str:
     told += [tr("{count} biases").format(count=count_text(len(settings.logit_bias)))] if settings.logit_bias else []
     banned = len(settings.banned) + len(settings.banned_sequences)
     told += [tr("{count} banned").format(count=count_text(banned))] if banned else []
-    if with_seed and not settings.greedy:
+    if with_seed and settings.draws:
         told.append(setting_text("seed", settings))
     return " · ".join(told)
 
@@ -133,7 +134,7 @@ def reason_words(parting: Parting, watch: LaneWatch) -> str:
     mine, theirs = parting.mine, parting.theirs
     draws = tr("{mine} here, {theirs} there").format(mine=draw_words(mine.u), theirs=draw_words(theirs.u))
     if parting.why == ARITHMETIC:
-        return _arithmetic_words(watch)
+        return _arithmetic_words(watch, parting)
     if parting.why == GREEDY:
         greedy, drawn = tr("takes the most probable word, without a draw"), draw_words(mine.u or theirs.u)
         if mine.u is None:
@@ -142,18 +143,31 @@ def reason_words(parting: Parting, watch: LaneWatch) -> str:
     if parting.why == DRAW:
         said = tr("different draw and different odds") if parting.settings_differ else tr("different draw")
         return f"{said} ({draws})"
-    if parting.why == ODDS and mine.u is None:
-        return tr("no draw, different odds")
+    if parting.why == ODDS:
+        return _odds_reason(mine, theirs, draws)
     return {
         MODEL: tr("another model"),
         PRECISION: tr("another precision"),
         PROMPT: tr("different prompt"),
         FORCED: tr("a word was given, not chosen"),
-    }.get(parting.why) or tr("same draw {draw}, different odds").format(draw=draw_words(mine.u))
+    }[parting.why]
 
 
-def _arithmetic_words(watch: LaneWatch) -> str:
-    """Prompt, settings and seed are equal, and still they part (SAM-27)."""
+def _odds_reason(mine: TokenEvent, theirs: TokenEvent, draws: str) -> str:
+    """The odds alone parted them: how little the draw had to do with it."""
+    if mine.u is None and theirs.u is None:
+        return tr("no draw, different odds")
+    if nothing_to_draw(mine) and nothing_to_draw(theirs):
+        return tr("one word is left in each, so that no draw matters: different odds")
+    if mine.u is None or theirs.u is None:
+        return tr("different odds: each takes its most probable word")
+    if mine.u == theirs.u:
+        return tr("same draw {draw}, different odds").format(draw=draw_words(mine.u))
+    return tr("different odds, with either draw ({draws})").format(draws=draws)
+
+
+def _arithmetic_words(watch: LaneWatch, parting: Parting) -> str:
+    """Prompt and settings are equal, and the draw too or it decides nothing, and still they part (SAM-27)."""
     facts = watch.run.facts
     lanes = watch.run.start.lanes
     precision = facts.precision if facts is not None else ""
@@ -165,7 +179,10 @@ def _arithmetic_words(watch: LaneWatch) -> str:
         )
         if part
     )
-    said = tr("prompt, settings and seed are the same: the arithmetic, not the setting, parted them")
+    if parting.mine.settings.seed == parting.theirs.settings.seed:
+        said = tr("prompt, settings and seed are the same: the arithmetic, not the setting, parted them")
+    else:
+        said = tr("prompt and settings are the same and no draw matters: the arithmetic, not the setting, parted them")
     return f"{said} ({where})" if where else said
 
 

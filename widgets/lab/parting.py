@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from engine.events import TokenEvent
 from engine.figures import GrowingFigures
+from engine.settings import SamplingSettings
 from widgets.run_store import Run
 
 # Why two lanes parted, in the order in which they are asked for: the first that holds.
@@ -56,11 +57,37 @@ def why_parted(run: Run, reference: Run, mine: TokenEvent, theirs: TokenEvent) -
         return PROMPT
     if mine.forced or theirs.forced:
         return FORCED
-    if mine.settings == theirs.settings:
+    matters = draw_matters(mine, theirs)
+    same_seed = mine.settings.seed == theirs.settings.seed
+    if _but_seed(mine) == _but_seed(theirs) and (same_seed or not matters):
         return ARITHMETIC
     if (mine.u is None) != (theirs.u is None):
-        return GREEDY
-    return DRAW if mine.u != theirs.u else ODDS
+        drawn = theirs if mine.u is None else mine
+        return ODDS if takes_first(drawn) else GREEDY
+    return DRAW if matters else ODDS
+
+
+def nothing_to_draw(token: TokenEvent) -> bool:
+    """Whether one word was left (greedy, top-k 1, a narrow top-p), which every draw would have taken."""
+    return token.u is None or (bool(token.stages) and token.stages[-1].kept_tokens == 1)
+
+
+def takes_first(token: TokenEvent) -> bool:
+    """Whether the most probable word after all settings was chosen, as without a draw."""
+    return nothing_to_draw(token) or token.draw_low <= 0.0
+
+
+def draw_matters(mine: TokenEvent, theirs: TokenEvent) -> bool:
+    """Whether one of the two would have chosen another word with the other's draw."""
+    return _elsewhere(mine, theirs.u) or _elsewhere(theirs, mine.u)
+
+
+def _elsewhere(token: TokenEvent, u: float | None) -> bool:
+    return u is not None and not nothing_to_draw(token) and not token.draw_low <= u < token.draw_high
+
+
+def _but_seed(token: TokenEvent) -> SamplingSettings:
+    return replace(token.settings, seed=0)
 
 
 class LaneWatch:
@@ -91,8 +118,7 @@ class LaneWatch:
         for step in range(self._agreed, min(len(mine), len(theirs))):
             if not same_word(mine[step], theirs[step], self._by_id):
                 why = why_parted(self.run, self.reference, mine[step], theirs[step])
-                ours, others = mine[step].settings, theirs[step].settings
-                differ = replace(ours, seed=0) != replace(others, seed=0)
+                differ = _but_seed(mine[step]) != _but_seed(theirs[step])
                 self.parting = Parting(step, why, mine[step], theirs[step], differ)
                 return
             self._agreed = step + 1

@@ -41,6 +41,16 @@ def test_damaged_lanes_are_refused(change):
         LaneSet.from_dict({})
 
 
+def test_seeds_of_lanes_that_draw_nothing_are_no_different_draws():
+    def lanes(*settings: SamplingSettings) -> LaneSet:
+        return LaneSet(tuple(Lane(key, each) for key, each in enumerate(settings)), 0)
+
+    greedy, one = SamplingSettings(temperature=0.0, seed=1), SamplingSettings(top_k=1, seed=2)
+    assert not lanes(greedy, one).seeds
+    assert not lanes(greedy, one, SamplingSettings(seed=3)).seeds_differ
+    assert lanes(SamplingSettings(seed=4), SamplingSettings(seed=3)).seeds_differ
+
+
 def test_where_the_reference_is_removed_the_first_lane_takes_its_place():
     three = LANES.with_copy(1, 2)
     assert [lane.key for lane in three.lanes] == [0, 1, 2]

@@ -104,6 +104,38 @@ def test_why_lanes_part(settings, u, start, why, words):
     assert parting_words(lane, "A") == words
 
 
+ONE, ONE_HOT = replace(CONTROL, top_k=1), replace(HOTTER, top_k=1, logit_bias=((11, 9.0),), seed=8)
+BIASED = replace(CONTROL, logit_bias=((11, 9.0),), seed=8)  # " sea" before all others
+
+
+@pytest.mark.parametrize(
+    ("theirs", "their_u", "mine", "u", "why", "words"),
+    [
+        (ONE, 0.4, ONE_HOT, 0.7, ODDS, "one word is left in each, so that no draw matters: different odds"),
+        (GREEDY, None, replace(BIASED, temperature=0.0), None, ODDS, "no draw, different odds"),
+        (GREEDY, None, ONE_HOT, 0.7, ODDS, "one word is left in each, so that no draw matters: different odds"),
+        (GREEDY, None, BIASED, 0.3, ODDS, "different odds: each takes its most probable word"),
+        # 0.3 and 0.4 both lie on " plain" in the one and on " sea" in the other.
+        (CONTROL, 0.4, BIASED, 0.3, ODDS, "different odds, with either draw (u = 0.300 here, u = 0.400 there)"),
+        # Without a choice here, but there 0.9 would have taken another word.
+        (CONTROL, 0.4, ONE_HOT, 0.9, DRAW, "different draw and different odds (u = 0.900 here, u = 0.400 there)"),
+    ],
+)
+def test_a_different_draw_is_told_only_where_it_matters(theirs, their_u, mine, u, why, words):
+    _store, (_, lane) = watched(lane_events(0, theirs, their_u), lane_events(1, mine, u))
+    assert lane.parting.why == why
+    assert parting_words(lane, "A") == f"leaves A at word 5: {words}"
+
+
+@pytest.mark.parametrize(("settings", "u"), [(ONE, 0.4), (GREEDY, None)])
+def test_seeds_that_draw_nothing_leave_the_arithmetic_as_the_reason(settings, u):
+    other = lane_events(1, replace(settings, seed=9), u)
+    other[-1] = replace(other[-1], token_id=11, token_text=" sea", text=" sea")  # as logits that were rounded otherwise
+    _store, (_, lane) = watched(lane_events(0, settings, u), other)
+    assert lane.parting.why == ARITHMETIC
+    assert "prompt and settings are the same and no draw matters" in parting_words(lane, "A")
+
+
 def test_equal_lanes_each_alone_name_no_batch():
     alone = {"lockstep": False}
     _store, (_, lane) = watched(lane_events(0, CONTROL, SAME_U, **alone), lane_events(1, CONTROL, 0.7, **alone))
