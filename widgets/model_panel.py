@@ -25,7 +25,7 @@ from widgets.ledger_panel import LedgerPanel
 from widgets.load_options import LoadOptions
 from widgets.load_progress import LoadProgressView
 from widgets.model_chip import ModelChip, device_words
-from widgets.panel import ElidedLabel, Panel
+from widgets.panel import ElidedLabel, Panel, icon_button
 from widgets.placement_dialog import PlacementDialog
 from widgets.planner_view import PlannerDialog
 from widgets.run_store import RUNNING, RunStore
@@ -77,21 +77,14 @@ class ModelPanel(Panel):
     def _build_choice(self) -> None:
         self.picker = Choice(self.tr("Model"))
         self.setFocusProxy(self.picker)
-        open_button = QToolButton()
-        theme.set_icon(open_button, "open")
-        open_button.setIconSize(QSize(16, 16))
-        open_button.setToolTip(self.tr("Open a folder or a GGUF file…"))
-        open_button.setAccessibleName(open_button.toolTip())
+        open_button = icon_button("open", self.tr("Open a folder or a GGUF file…"))
         open_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(open_button)
         menu.addAction(self.tr("Open a folder…")).triggered.connect(self.open_folder)
         menu.addAction(self.tr("Open a GGUF file…")).triggered.connect(self.open_gguf)
         open_button.setMenu(menu)
-        self.browse_button = QToolButton()
-        theme.set_icon(self.browse_button, "search")
-        self.browse_button.setIconSize(QSize(16, 16))
-        self.browse_button.setToolTip(self.tr("All models: what each one is, and more from the hub (Ctrl+B)"))
-        self.browse_button.setAccessibleName(self.tr("All models"))
+        tip = self.tr("All models: what each one is, and more from the hub (Ctrl+B)")
+        self.browse_button = icon_button("search", self.tr("All models"), tip)
         self.browse_button.clicked.connect(self.browse_requested)
         row = QHBoxLayout()
         row.setSpacing(4)

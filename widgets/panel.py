@@ -138,6 +138,16 @@ class Panel(QFrame):
         return button
 
 
+def icon_button(icon: str, name: str, tooltip: str = "", size: int = 16) -> QToolButton:
+    """A button of which only the icon is seen. tooltip: where more is to be said than its name."""
+    button = QToolButton()
+    theme.set_icon(button, icon)
+    button.setIconSize(QSize(size, size))
+    button.setAccessibleName(name)
+    button.setToolTip(tooltip or name)
+    return button
+
+
 def scrolling(widget: QWidget | None, name: str = "") -> QScrollArea:
     """A frame that scrolls this widget up and down, and is as wide as there is room.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QWidget
 
 from widgets import theme
 from widgets.format import locale
 from widgets.marks import Marks
+from widgets.panel import icon_button
 from widgets.playback import SPEEDS, Player, Speed
 
 
@@ -18,11 +19,11 @@ class PlaybackButtons(QWidget):
     def __init__(self, player: Player, marks: Marks, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.player, self.marks = player, marks
-        self.play_button = self._button("run", self.tr("Play back"))
+        self.play_button = icon_button("run", self.tr("Play back"))
         self.speed_button = QToolButton()
         self.speed_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.bookmark_button = self._button("bookmark", self.tr("Bookmark"))
-        self.note_button = self._button("note", self.tr("Note"))
+        self.bookmark_button = icon_button("bookmark", self.tr("Bookmark"))
+        self.note_button = icon_button("note", self.tr("Note"))
         self.speed_menu = QMenu(self)
         self.speeds = QActionGroup(self)
         self._fill_speeds()
@@ -41,14 +42,6 @@ class PlaybackButtons(QWidget):
         for news in (marks.store.frame, marks.store.selection_changed, marks.store.marks_changed):
             news.connect(self.refresh)
         self.refresh()
-
-    def _button(self, icon: str, name: str) -> QToolButton:
-        button = QToolButton()
-        theme.set_icon(button, icon)
-        button.setIconSize(QSize(16, 16))
-        button.setAccessibleName(name)
-        button.setToolTip(name)
-        return button
 
     def _fill_speeds(self) -> None:
         for speed in SPEEDS:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from PySide6.QtCore import QCoreApplication, QSize, Qt, Signal
+from PySide6.QtCore import QCoreApplication, Qt, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QMenu, QToolButton, QVBoxLayout, QWidget
 
 from engine.settings import RANGES, Preset, SamplingSettings
-from widgets import theme
 from widgets.choice import Choice
 from widgets.fields import number_shown
 from widgets.format import count_text, plain_tooltip, visible
-from widgets.panel import ElidedLabel
+from widgets.panel import ElidedLabel, icon_button
 from widgets.small import SmallLabel, SmallText
 
 LONGEST_NAME = 80
@@ -135,15 +134,8 @@ class PresetChooser(QWidget):
         self.name_line.setAccessibleName(self.tr("Name of the preset"))
         self.with_seed = QCheckBox(self.tr("with the seed"))
         self.with_seed.setToolTip(self.tr("The seed belongs to the preset: choosing it sets the seed, too."))
-        keep, leave = QToolButton(), QToolButton()
-        for button, icon, text in (
-            (keep, "check", self.tr("Keep it under this name (Enter)")),
-            (leave, "close", self.tr("Leave it (Esc)")),
-        ):
-            theme.set_icon(button, icon)
-            button.setIconSize(QSize(14, 14))
-            button.setToolTip(text)
-            button.setAccessibleName(text)
+        keep = icon_button("check", self.tr("Keep it under this name (Enter)"), size=14)
+        leave = icon_button("close", self.tr("Leave it (Esc)"), size=14)
         self.name_row = QWidget()
         row = QHBoxLayout(self.name_row)
         row.setContentsMargins(0, 0, 0, 0)

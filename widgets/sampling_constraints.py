@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QSize, Signal
+from PySide6.QtCore import QCoreApplication, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QToolButton, QVBoxLayout, QWidget
 
 from engine.events import EngineError, SessionFacts, WordForm, WordsQuestion, WordTokens
@@ -16,7 +16,7 @@ from engine.settings import LOGIT_BIAS, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField
 from widgets.format import count_text, plain_tooltip, token_label
-from widgets.panel import ElidedLabel
+from widgets.panel import ElidedLabel, icon_button
 from widgets.run_store import BUSY, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 from widgets.small import SmallText
@@ -314,11 +314,8 @@ class ConstraintRow(QWidget):
         tip = self.tr("Logit bias: added to the raw logit, before everything else. −100 bans in effect, 100 forces.")
         self.slider.setToolTip(tip)
         self.field.setToolTip(tip)
-        remove = QToolButton()
-        theme.set_icon(remove, "close")
-        remove.setIconSize(QSize(12, 12))
-        remove.setAccessibleName(self.tr("remove {word}").format(word=word))
-        remove.setToolTip(self.tr("Take this word out"))
+        name = self.tr("remove {word}").format(word=word)
+        remove = icon_button("close", name, self.tr("Take this word out"), size=12)
         self.note = SmallText()
         top = QHBoxLayout()
         top.setSpacing(2)

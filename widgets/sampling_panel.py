@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWid
 from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
-from widgets.panel import ElidedLabel, Panel
+from widgets.panel import ElidedLabel, Panel, icon_button
 from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
 from widgets.run_store import RunStore
@@ -86,9 +86,9 @@ class SamplingPanel(Panel):
             "(Philox), so the same seed and settings write the same text."
         )
         self.seed_field.setToolTip(tip)
-        dice = self._small("dice", self.tr("Another seed at random"))
+        dice = icon_button("dice", self.tr("Another seed at random"))
         dice.clicked.connect(self.roll)
-        self.lock_button = self._small("lock", self.tr("Locked: this seed for every run. Open: a new one each time."))
+        self.lock_button = icon_button("lock", self.tr("Locked: this seed for every run. Open: a new one each time."))
         self.lock_button.setCheckable(True)
         self.lock_button.setChecked(True)
         label = ElidedLabel(self.tr("Seed"))
@@ -164,14 +164,6 @@ class SamplingPanel(Panel):
             self.addAction(action)
         button.setMenu(menu)
         self._enable_history()
-
-    def _small(self, icon: str, text: str) -> QToolButton:
-        button = QToolButton()
-        theme.set_icon(button, icon)
-        button.setIconSize(QSize(16, 16))
-        button.setToolTip(text)
-        button.setAccessibleName(text)
-        return button
 
     # ---------------------------------------------------------------- what is set
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
-from widgets import theme
 from widgets.format import plain_tooltip, visible
-from widgets.panel import ElidedLabel
+from widgets.panel import ElidedLabel, icon_button
 from widgets.small import SmallText
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
@@ -113,11 +112,8 @@ class _StopRow(QWidget):
         self._text = text
         label = ElidedLabel(spelled(text))
         label.setToolTip(plain_tooltip(spelled(text)))
-        button = QToolButton()
-        theme.set_icon(button, "close")
-        button.setIconSize(QSize(12, 12))
-        button.setAccessibleName(self.tr("remove {text}").format(text=spelled(text)))
-        button.setToolTip(self.tr("Remove this stop string"))
+        name = self.tr("remove {text}").format(text=spelled(text))
+        button = icon_button("close", name, self.tr("Remove this stop string"), size=12)
         button.clicked.connect(self._remove)
         row = QHBoxLayout(self)
         row.setContentsMargins(4, 0, 0, 0)

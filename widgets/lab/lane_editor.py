@@ -25,7 +25,7 @@ from widgets import theme
 from widgets.fields import NumberField, QuietUndoLine
 from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
-from widgets.panel import ElidedLabel, PlainLabel, scrolling
+from widgets.panel import ElidedLabel, PlainLabel, icon_button, scrolling
 from widgets.presets_chooser import PresetChooser
 from widgets.prompt_edit import PromptEdit
 from widgets.run_store import RunStore
@@ -128,11 +128,8 @@ class LaneEditor(QDialog):
         tip = self.tr("Lanes of one seed draw the same numbers, so that only their settings can part them.")
         self.seed_field.setToolTip(tip)
         self.seed_field.value_changed.connect(self._seed_typed)
-        dice = QToolButton()
-        theme.set_icon(dice, "dice")
-        dice.setIconSize(QSize(16, 16))
-        dice.setAccessibleName(self.tr("Another seed at random"))
-        dice.setToolTip(self.tr("Another seed at random, for this lane alone"))
+        name = self.tr("Another seed at random")
+        dice = icon_button("dice", name, self.tr("Another seed at random, for this lane alone"))
         dice.clicked.connect(self.roll)
         label = ElidedLabel(self.tr("Seed"))
         label.setToolTip(tip)
