@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleEvent,
     QColor,
     QFont,
     QFontMetricsF,
@@ -382,10 +380,7 @@ class FuturesPicture(QAbstractScrollArea):
         text = ""
         if self.chosen is not None and self.said is not None:
             text = f"{self.said.words(self.chosen)}: {self.said.about(self.chosen)}"
-        if text != self.accessibleDescription():
-            self.setAccessibleDescription(text)
-            if QAccessible.isActive():
-                QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.setAccessibleDescription(text)
 
 
 def _key(box: Box) -> tuple[str, tuple[int, ...]]:
