@@ -22,6 +22,7 @@ DRAW = (
     "at each place. Only greedy runs can be written again word by word."
 )
 GREEDY = "Greedy: the words are the run's, as long as the arithmetic is the same (precision, attention, kernels)."
+CHANGED = "The settings were changed while the run went on; these are the ones that it began with."
 _MARKER = re.compile(r"<[^<>\s]{1,60}>|\[/?[A-Z_]{2,40}\]")
 
 
@@ -66,14 +67,19 @@ def _notes(run: ExportRun) -> list[str]:
     if lacking:
         told = " and ".join(f"{name}={getattr(settings, name)!r}" for name in lacking)
         notes.append(f"Not here: {told}. transformers has no counterpart, so the words differ where it counted.")
-    if run.changes or any(t.settings is not settings and t.settings != settings for t in run.tokens):
-        notes.append("The settings were changed while the run went on; these are the ones that it began with.")
+    if _changed(run):
+        notes.append(CHANGED)
     if run.start.forced_tokens:
         notes.append(f"The first {run.start.forced_tokens} new tokens were given by hand; here they are chosen.")
     kernel = run.facts.kernel if run.facts is not None else "plain"
     if kernel != "plain":
         notes.append(f"The run computed its products with the kernel {kernel!r}, which may round in another way.")
     return notes
+
+
+def _changed(run: ExportRun) -> bool:
+    settings = run.start.settings
+    return bool(run.changes) or any(t.settings is not settings and t.settings != settings for t in run.tokens)
 
 
 class _Loading:
@@ -257,8 +263,9 @@ def openai_request(run: ExportRun) -> tuple[str, dict[str, Any], list[str], dict
         notes.append("Banned sequences of tokens are left out: the API can ban single tokens only.")
     if -(2**63) <= settings.seed < 2**63:
         body["seed"] = settings.seed
-        notes.append("A server draws its own random numbers, so the seed gives other words there.")
-    else:
+        if not settings.greedy:  # nothing is drawn then
+            notes.append("A server draws its own random numbers, so the seed gives other words there.")
+    elif not settings.greedy:
         notes.append(f"The seed is longer than the API takes (64 bits): {_short(settings.seed)}.")
     if start.stop:
         body["stop"] = list(start.stop[:MOST_STOPS])
@@ -275,8 +282,10 @@ def openai_request(run: ExportRun) -> tuple[str, dict[str, Any], list[str], dict
     extra = {name: getattr(settings, name) for name in VLLM if name in told}
     if start.written:
         notes.append(f"The run is a fork that began with {len(start.written)} written tokens; the API begins anew.")
-    if run.changes:
-        notes.append("The settings were changed while the run went on; these are the ones that it began with.")
+    if start.forced_tokens:
+        notes.append(f"The first {start.forced_tokens} new tokens were given by hand; a server chooses them.")
+    if _changed(run):
+        notes.append(CHANGED)
     return ("/completions" if run.raw else "/chat/completions"), body, notes, extra
 
 

@@ -190,6 +190,21 @@ def test_what_is_beyond_the_api_is_named_and_not_sent():
     assert all(word in told for word in ("5.0", str(10**30), '"e", "f"', "typical_p=0.5", "-100", "sequences"))
 
 
+def test_a_greedy_request_says_nothing_of_draws():
+    drawn, greedy = (
+        openai_request(run_with(replace(GREEDY, temperature=t, seed=seed)))[2] for t, seed in ((0.5, 3), (0.0, 2**70))
+    )
+    assert any("seed" in note for note in drawn)
+    assert not any("seed" in note for note in greedy)
+
+
+def test_a_request_says_that_the_beginning_was_given():
+    run = run_with(GREEDY)
+    assert not any("by hand" in note for note in openai_request(run)[2])
+    given = replace(run, start=replace(run.start, forced_tokens=3))
+    assert "The first 3 new tokens were given by hand; a server chooses them." in openai_request(given)[2]
+
+
 def test_raw_text_goes_to_the_other_endpoint():
     run = replace(run_with(GREEDY), header={"raw": True, "model": "tiny"})
     path, body, *_ = openai_request(run)
