@@ -118,6 +118,19 @@ def no_process_or_connection_is_left():
     assert not opened, f"connections left open: {opened}"
 
 
+@pytest.fixture
+def nobody_answers(monkeypatch):
+    """transformers would ask on standard input."""
+
+    class Closed:
+        def readline(self, *_args):
+            raise AssertionError("somebody read from standard input")
+
+        read = __iter__ = readline
+
+    monkeypatch.setattr(sys, "stdin", Closed())
+
+
 @pytest.fixture(scope="session")
 def default_model_path():
     """The folder of the small default model. `make setup` puts it there."""

@@ -79,3 +79,14 @@ def tiny_folder(folder: Path, family: str = "llama", seed: int = 0, **changes: A
     tiny_model(family, seed, **changes).save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
     return folder
+
+
+def pickled_folder(folder: Path) -> Path:
+    """Saves a tiny Llama whose weights are a pickle file; returns the folder."""
+    import torch
+
+    model = tiny_model("llama")
+    model.config.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return folder

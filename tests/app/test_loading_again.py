@@ -6,31 +6,18 @@ import json
 
 import pytest
 import torch
-from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog
 
 from app.trust import allowed
 from engine.events import Answered, EngineError, Outline, OutlineQuestion, Unloaded
 from engine.settings import LoadPlan
 from engine.trust import code_question
+from tests.app.test_window import Listener
 from tests.engine.test_trust import CODE
-from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+from tests.tiny_models import pickled_folder, tiny_folder
 
 # Models are made before a window loads: building one sets torch's default number type for the whole process a while.
-
-
-class Listener(QObject):
-    def __init__(self, window):
-        super().__init__(window)
-        self.events = []
-        window.engine.worker.event.connect(self.take)
-
-    @Slot(object)
-    def take(self, event):
-        self.events.append(event)
-
-    def heard(self, kind):
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 def broken_config(folder):
@@ -221,12 +208,7 @@ def test_an_answer_that_fails_is_an_error_and_no_crash(make_window, until):
 
 @pytest.fixture
 def pickled(tmp_path):
-    folder = tmp_path / "pickled"
-    model = tiny_model("llama")
-    model.config.save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    return folder
+    return pickled_folder(tmp_path / "pickled")
 
 
 def test_a_pickle_is_asked_about_and_loads_after_a_yes(loaded, until, click, pickled):

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
-import torch
 
 from app.__main__ import main
 from tests.engine.test_trust import CODE
-from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+from tests.tiny_models import pickled_folder, tiny_folder
 
-
-@pytest.fixture(autouse=True)
-def nobody_answers(monkeypatch):
-    class Closed:
-        def readline(self, *_args):
-            raise AssertionError("somebody read from standard input")
-
-        read = __iter__ = readline
-
-    monkeypatch.setattr(sys, "stdin", Closed())
+pytestmark = pytest.mark.usefixtures("nobody_answers")
 
 
 def record(folder, tmp_path, *more: str) -> int:
@@ -32,11 +21,7 @@ def record(folder, tmp_path, *more: str) -> int:
 
 
 def test_pickles_need_their_switch(tmp_path, capsys):
-    folder = tmp_path / "pickled"
-    model = tiny_model("llama")
-    model.config.save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    folder = pickled_folder(tmp_path / "pickled")
     assert record(folder, tmp_path) == 3
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("error: The weights are pickle files (pytorch_model.bin)")

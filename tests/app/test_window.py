@@ -38,6 +38,9 @@ class Listener(QObject):
     def take(self, event):
         self.events.append(event)
 
+    def heard(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
 
 def running(window, until, tokens=2):
     until(lambda: window.store.current is not None and len(window.store.current.tokens) >= tokens)

@@ -16,7 +16,9 @@ from engine.errors import CannotLoad
 from engine.loading import load
 from engine.settings import LoadPlan
 from engine.trust import NeedsAnswer, code_question, pickle_names, pickle_needed
-from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+from tests.tiny_models import pickled_folder, tiny_folder
+
+pytestmark = pytest.mark.usefixtures("nobody_answers")
 
 CODE = """\
 from pathlib import Path
@@ -77,19 +79,6 @@ def modules(tmp_path, monkeypatch):
     yield
     for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
         del sys.modules[name]
-
-
-@pytest.fixture(autouse=True)
-def nobody_answers(monkeypatch):
-    """transformers would ask on standard input."""
-
-    class Closed:
-        def readline(self, *_args):
-            raise AssertionError("somebody read from standard input")
-
-        read = __iter__ = readline
-
-    monkeypatch.setattr(sys, "stdin", Closed())
 
 
 def asked(plan: LoadPlan) -> NeedsAnswer:
@@ -186,14 +175,7 @@ def test_a_tokenizer_with_code_of_its_own_is_asked_about_too(tmp_path, mark):
 
 @pytest.fixture
 def pickled(tmp_path):
-    import torch
-
-    folder = tmp_path / "pickled"
-    model = tiny_model("llama")
-    model.config.save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    return folder
+    return pickled_folder(tmp_path / "pickled")
 
 
 def test_a_pickle_is_a_question_with_its_files_and_loads_after_a_yes(pickled):

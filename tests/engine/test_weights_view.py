@@ -16,7 +16,7 @@ from engine.inside import BINS, HistogramQuestion, WeightsQuestion
 from engine.loading import load
 from engine.settings import LoadPlan
 from engine.weights_view import histogram
-from tests.tiny_models import byte_tokenizer, tiny_folder, tiny_model
+from tests.tiny_models import byte_tokenizer, pickled_folder, tiny_folder, tiny_model
 
 
 def opened(folder, **plan):
@@ -114,17 +114,11 @@ def test_files_that_name_their_tensors_otherwise_are_not_judged_before_the_load(
 
 
 def test_a_pickle_is_told_as_one(tmp_path):
-    import torch
-
-    folder = tmp_path / "pickle"
-    model = tiny_model("llama")
-    model.config.save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    folder = pickled_folder(tmp_path / "pickle")
     session, table, _ = opened(folder, allow_pickle=True)
     assert table.kind == "pickle"
     assert [shard.file for shard in table.shards] == ["pytorch_model.bin"]
-    assert {row.name for row in table.tensors} == {name for name, _ in model.named_parameters()}
+    assert {row.name for row in table.tensors} == {name for name, _ in tiny_model("llama").named_parameters()}
     assert by_files(folder).kind == "pickle"
     session.close()
 
