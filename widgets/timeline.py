@@ -122,7 +122,9 @@ class TimelineBars(QWidget):
             while self._entropy.size < len(run.tokens):
                 self._entropy = np.concatenate([self._entropy, np.zeros_like(self._entropy)])
             new = [token.entropy_nats for token in run.tokens[self._count :]]
-            self._entropy[self._count : len(run.tokens)] = np.nan_to_num(new, nan=0.0, posinf=0.0, neginf=0.0)
+            # A damaged recording may hold any number, and float32 not every one.
+            known = np.clip(np.nan_to_num(new, nan=0.0, posinf=0.0, neginf=0.0), -1e30, 1e30)
+            self._entropy[self._count : len(run.tokens)] = known
             self._count = len(run.tokens)
         if not self.store.following or run is None or run.end is not None or QAccessible.isActive():
             self._describe()

@@ -86,7 +86,7 @@ def test_tokens_that_share_a_pixel_are_drawn_as_their_mean(qtbot):
 
 def test_figures_that_are_no_numbers_are_drawn_calmly(qtbot):
     events = make.tokens([" w"] * 5, vocab=50)
-    values = (float("nan"), float("inf"), -float("inf"), 0.0, 1e30)
+    values = (float("nan"), float("inf"), -float("inf"), 0.0, 1e308)
     events = [replace(event, entropy_nats=value) for event, value in zip(events, values, strict=True)]
     _store, view = shown(qtbot, events)
     assert np.isfinite(view.bars.bar_heights()).all()
