@@ -260,6 +260,8 @@ class Forks(QObject):
         step = wish.parent.step - run.lost
         written = run.written_before(step)
         stood = run.text[: run.starts[step]] if step < len(run.tokens) else run.text
+        if step >= len(run.tokens) and run.end is not None:
+            stood += run.end.stop_string  # it was written, and cut off
         return Request(
             run_id=0,
             prompt=start.prompt,

@@ -32,7 +32,8 @@ def waiting_text(held: str, stop: Sequence[str]) -> str:
 def paint_waiting(painter: QPainter, flow: TextFlow, run: Run, pieces: list[Piece], moment: int) -> None:
     """After the newest word at this moment: text that is held back, since it could become a stop string."""
     held = run.tokens[moment - 1].held if 0 < moment <= len(run.tokens) else ""
-    if not held:
+    over = run.end is not None and moment >= len(run.tokens)  # what waited was let go, or was the stop string
+    if not held or over:
         return
     font = theme.font(-2)
     room = flow.width - 12.0

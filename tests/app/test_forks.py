@@ -464,6 +464,34 @@ def test_a_fork_that_is_refused_leaves_nothing_to_undo(ran, until):
     assert window.store.runs == [run]
 
 
+def test_a_stop_string_over_two_tokens_ends_a_fork_that_begins_in_it_and_none_that_begins_after_it(ran, until):
+    window = ran(sampling={"temperature": 0})
+    text = [token.text for token in window.store.current.tokens]
+    at = next(
+        at for at in range(3, 10) if all(text[at : at + 2]) and "".join(text[:at]).find(text[at] + text[at + 1]) < 0
+    )
+    stop = text[at] + text[at + 1]
+    window.sampling_panel.stop_list.set_strings((stop,))
+    window.running.start_run()
+    run = forked(window, until)
+    assert (run.end.reason, len(run.tokens)) == ("stop string", at + 2)
+    window.forks.go_on_here()
+    assert "came to its end by itself" in window.banner.text
+    window.text_view.asked.emit(ForkWish(run.place(at + 1), forced=(run.tokens[at + 1].token_id,)))
+    within = forked(window, until, 3)
+    assert (within.end.reason, within.text) == ("stop string", run.text)
+    window.text_view.asked.emit(ForkWish(run.place(at), text="#"))
+    before = forked(window, until, 4)
+    assert before.start.stop == (stop,)
+    assert before.text.startswith("".join(text[:at]))  # then perhaps half a character, which the "#" ends
+    assert "#" in before.text
+    window.text_view.asked.emit(ForkWish(run.place(at + 2), text="#"))
+    after = forked(window, until, 5)
+    assert after.start.stop == ()
+    assert after.end.reason != "stop string"
+    assert after.text.startswith("".join(text[: at + 2]))
+
+
 def test_a_stop_string_that_stands_before_the_fork_does_not_end_it(ran, until):
     window = ran()
     run = window.store.current

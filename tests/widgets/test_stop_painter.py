@@ -56,6 +56,14 @@ def test_held_text_is_said_with_the_stop_string_that_it_could_become(shown) -> N
     view.store.take(make.end(tokens))
     view.store.frame.emit()
     assert waiting_height(view.canvas._flow, run) == 0
+    chip = theme.current().chip(warning)[0]
+    assert not has(view, chip)  # a text that is over waits for nothing
+    tokens[1] = replace(tokens[1], held=" ")
+    view = shown(tokens, (" END",), make.end(tokens))
+    assert not has(view, chip)
+    view.store.rewind(1)  # as it was at that word
+    view.store.frame.emit()
+    assert has(view, chip)
 
 
 def test_the_stop_string_that_ended_the_run_is_marked(shown) -> None:
