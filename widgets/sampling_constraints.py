@@ -21,7 +21,7 @@ from widgets.run_store import BUSY, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 from widgets.small import SmallText
 from widgets.stop_list import escaped, unescaped
-from widgets.word_rules import BAN, Forms, others, rule_of, with_rule, without
+from widgets.word_rules import BAN, Forms, beginning_alike, others, rule_of, ruled
 
 MOST_WORDS = 200
 MOST_OTHERS = 40  # tokens of no word that are shown one by one
@@ -199,12 +199,11 @@ class Constraints(QWidget):
             if rule is None and forms != old:
                 rule = rule_of(settings, old)
             if rule is not None:
-                settings = without(settings, old)
-                if forms:
-                    settings = with_rule(settings, forms, rule)
+                settings = ruled(settings, self._forms, old, None) if old else settings
             self._forms.pop(word, None)
             if forms:
                 self._forms[word] = forms
+                settings = settings if rule is None else ruled(settings, self._forms, forms, rule)
         if settings != self._settings:
             self._settings = settings
             self.changed.emit(settings, False)
@@ -250,8 +249,38 @@ class Constraints(QWidget):
                 row.ruled.connect(self._ruled)
                 row.removed.connect(self._removed)
                 self._column.addWidget(row)
-            row.show_rule(forms, rule)
+            row.show_rule(forms, rule, self._alike(forms, rule))
         self._show_waiting()
+
+    def _alike(self, forms: Forms, rule: float) -> str:
+        """Which other words a bias reaches, since they begin with the same token; which ban leaves it without effect."""
+        if rule == BAN or not forms:
+            return ""
+        biased: list[str] = []
+        banned: list[str] = []
+        token = ""
+        for word, first in beginning_alike(self._forms, forms).items():
+            other = rule_of(self._settings, self._forms[word])
+            if other == BAN and any(form.ids == (first,) for form in self._forms[word]):
+                banned.append(word)
+            elif other is not None and other != BAN:
+                biased.append(word)
+            else:
+                continue
+            token = token or next(token_label(form.labels[0]) for form in forms if form.ids[0] == first)
+        said: list[str] = []
+        for words, one, several in (
+            (biased,
+             self.tr("{words} begins with the same token {token}: the two have one bias."),
+             self.tr("{words} begin with the same token {token}: all have one bias.")),
+            (banned,
+             self.tr("{words}, which is banned, is the token that it begins with: the bias there changes nothing."),
+             self.tr("{words}, which are banned, are tokens that it begins with: the bias there changes nothing.")),
+        ):  # fmt: skip
+            if words:
+                listed = ", ".join(f"“{token_label(word)}”" for word in words)
+                said.append((one if len(words) == 1 else several).format(words=listed, token=token))
+        return " ".join(said)
 
     def _show_waiting(self) -> None:
         """What a word still waits for whose tokens are not known."""
@@ -275,14 +304,14 @@ class Constraints(QWidget):
         if key in self._wanted:
             self._wanted[key] = rule  # type: ignore[index,assignment]
         elif forms:
-            self._settings = with_rule(self._settings, forms, rule)  # type: ignore[arg-type]
+            self._settings = ruled(self._settings, self._forms, forms, rule)  # type: ignore[arg-type]
             self.changed.emit(self._settings, drag)
             self._show()
 
     def _removed(self, key: object) -> None:
         self._wanted.pop(key, None)  # type: ignore[call-overload]
         if forms := self._forms_of(key):  # type: ignore[arg-type]
-            self._settings = without(self._settings, forms)
+            self._settings = ruled(self._settings, self._forms, forms, None)
             self.changed.emit(self._settings, False)
         self._show()
         self.line.setFocus()
@@ -337,8 +366,8 @@ class ConstraintRow(QWidget):
         self.slider.reset_requested.connect(self._reset)
         remove.clicked.connect(self._remove)
 
-    def show_rule(self, forms: Forms, rule: float) -> None:
-        """The rule as the settings have it; says nothing."""
+    def show_rule(self, forms: Forms, rule: float, alike: str = "") -> None:
+        """The rule as the settings have it; says nothing. alike: a sentence on words that begin as this one does."""
         banned = rule == BAN
         self.ban_button.setChecked(banned)
         self.ban_button.setText(self.tr("banned") if banned else self.tr("ban"))
@@ -353,7 +382,8 @@ class ConstraintRow(QWidget):
                 self.slider.setValue(round(place(rule) * POSITIONS))
                 self.slider.blockSignals(False)
         if forms:
-            self.show_note(note_of(forms, banned))
+            note = note_of(forms, banned)
+            self.show_note(f"{note.rstrip('.')}. {alike}" if alike else note)
             self.note.setToolTip(plain_tooltip("\n".join(map(tokens_text, forms))))
             if not isinstance(self.key, str):
                 self.label.setText("".join(map(token_label, forms[0].labels)) or " ".join(map(str, self.key)))

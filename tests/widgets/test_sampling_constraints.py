@@ -12,10 +12,16 @@ from tests.widgets.facts import facts
 from widgets.run_store import RunStore
 from widgets.sampling_constraints import pick, place
 from widgets.sampling_panel import SamplingPanel
-from widgets.word_rules import BAN, others, rule_of, with_rule, without
+from widgets.word_rules import BAN, others, rule_of, ruled, with_rule, without
 
 ONE = (ev.WordForm("cat", (5,), ("cat",)), ev.WordForm(" cat", (6,), (" cat",)))
 LONG = (ev.WordForm("river", (7, 8), ("riv", "er")), ev.WordForm(" river", (9,), (" river",)))
+
+CATS = (ev.WordForm("cats", (5, 30), ("cat", "s")), ev.WordForm(" cats", (20,), (" cats",)))
+
+
+def form(*ids: int) -> ev.WordForm:
+    return ev.WordForm("", ids, tuple(map(str, ids)))
 
 
 @pytest.fixture
@@ -72,7 +78,49 @@ def test_the_slider_reaches_both_ends_and_rests_in_the_middle() -> None:
         assert pick(place(bias)) == pytest.approx(bias, rel=0.02)
 
 
+def test_words_that_begin_with_one_token_have_one_bias() -> None:
+    """The settings know one bias for a token: a second one would have been the first one's too, without a word."""
+    words = {"cat": ONE, "cats": CATS, "river": LONG}
+    first = ruled(ruled(SamplingSettings(), words, ONE, -5.0), words, LONG, 1.0)
+    both = ruled(first, words, CATS, 3.0)
+    assert both.logit_bias == ((5, 3.0), (6, 3.0), (7, 1.0), (9, 1.0), (20, 3.0))
+    assert [rule_of(both, forms) for forms in words.values()] == [3.0, 3.0, 1.0]
+    assert ruled(both, words, CATS, None).logit_bias == ((5, 3.0), (6, 3.0), (7, 1.0), (9, 1.0))
+    banned = ruled(both, words, CATS, BAN)
+    assert (rule_of(banned, ONE), rule_of(banned, CATS), rule_of(banned, LONG)) == (3.0, BAN, 1.0)
+    chain = {"a": (form(1), form(2)), "b": (form(2, 8), form(3)), "c": (form(3, 9),), "d": (form(4),)}
+    made = ruled(SamplingSettings(), chain, chain["d"], 9.0)
+    for word, bias in (("a", 1.0), ("b", 2.0), ("c", 4.0)):
+        made = ruled(made, chain, chain[word], bias)
+    assert [rule_of(made, forms) for forms in chain.values()] == [4.0, 4.0, 4.0, 9.0]
+
+
 # ---------------------------------------------------------------- the section
+
+
+def test_the_panel_says_which_words_share_a_first_token(panel):
+    for word in ("cat", "cats"):
+        typed(panel, word)
+        answer(panel, cat=ONE, cats=CATS)
+    rows = panel.constraints._rows
+    rows["cat"].ruled.emit("cat", -5.0, False)
+    assert "cats" not in rows["cat"].note.text()  # which is banned as a whole: the bias is the one word's
+    rows["cats"].ruled.emit("cats", 3.0, False)
+    assert [rows[word].field.value() for word in ("cat", "cats")] == [3.0, 3.0]
+    assert "“cat” begins with the same token cat: the two have one bias." in rows["cats"].note.text()
+    assert "“cats” begins with the same token cat: the two have one bias." in rows["cat"].note.text()
+    panel.undo()
+    assert rows["cat"].field.value() == -5.0
+    panel.redo()
+    rows["cats"].removed.emit("cats")
+    assert rows["cat"].field.value() == 3.0
+    assert list(rows) == ["cat"]
+    typed(panel, "cats")
+    answer(panel, cat=ONE, cats=CATS)
+    rows["cats"].ruled.emit("cats", 1.0, False)
+    rows["cat"].ruled.emit("cat", BAN, False)
+    assert rows["cats"].field.value() == 1.0
+    assert "“cat”, which is banned, is the token that it begins with" in rows["cats"].note.text()
 
 
 def test_a_typed_word_is_banned_once_the_model_has_cut_it(qtbot, panel):
