@@ -119,6 +119,36 @@ def test_the_keys_walk_the_tree(qtbot, page):
     assert "leaves run 1" in tree.accessibleDescription()
 
 
+def test_the_shown_run_is_in_view_however_many_there_are_and_a_hand_may_scroll_away(qtbot):
+    store = RunStore()
+    page = ForksPage(store)
+    qtbot.addWidget(page)
+    page.resize(900, 600)
+    page.show()
+    tree, bar = page.tree, page.tree.verticalScrollBar()
+
+    def in_view(run_id: int) -> bool:
+        return 0 <= tree.places.top_of(tree.row_of((run_id, 0))) <= tree.viewport().height() - tree.places.row_height
+
+    parent = parent_events()
+    for run_id in range(1, 21):
+        for event in parent:
+            store.take(replace(event, run_id=run_id))
+    page.refresh()
+    assert in_view(20)
+    page.grab()  # it was seen
+    bar.setValue(0)
+    page.refresh()
+    assert bar.value() == 0
+    store.show(store.runs[11])
+    assert in_view(12)
+    page.hide()
+    store.show(store.runs[0])
+    page.resize(800, 500)
+    page.show()
+    assert in_view(1)
+
+
 def test_delete_prunes_what_is_marked(qtbot, page):
     click(qtbot, page, 2)
     qtbot.keyClick(page.tree, Qt.Key.Key_Delete)

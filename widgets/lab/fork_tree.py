@@ -47,6 +47,7 @@ class ForkTree(QAbstractScrollArea):
         self.rows: list[Row] = []
         self.marked: list[Key] = []  # in the order in which they were marked
         self.cursor: Key | None = None
+        self._unseen = True  # the shown run's row was not painted yet
         self.zoom = 1.0
         self._longest = 1
         self._made: tuple = ()
@@ -77,9 +78,12 @@ class ForkTree(QAbstractScrollArea):
     def refresh(self) -> None:
         """Reads the store again."""
         made = tuple((run.key, run.start.name, run.end is not None, len(run.tokens)) for run in self.store.runs)
-        if made == self._made:
-            return
-        self._made = made
+        if made != self._made:
+            self._made = made
+            self._read()
+        self._reveal_shown()
+
+    def _read(self) -> None:
         runs = {run.key: run for run in self.store.runs}
         self.rows, places = [], {}
         for branch in branches(run.start for run in self.store.runs):
@@ -91,6 +95,7 @@ class ForkTree(QAbstractScrollArea):
         marked = [key for key in self.marked if key in runs]
         if self.cursor not in runs:
             self.cursor = self.store.current.key if self.store.current is not None else None
+            self._unseen = True
         if not marked and self.cursor is not None:
             marked = [self.cursor]
         if marked != self.marked:
@@ -102,11 +107,17 @@ class ForkTree(QAbstractScrollArea):
     def _follow(self) -> None:
         """Another run is shown: the cursor stands on it."""
         if (current := self.store.current) is not None and current.key != self.cursor:
-            self.cursor = current.key
+            self.cursor, self._unseen = current.key, True
             if current.key not in self.marked:
                 self._mark([current.key])
+            self._reveal_shown()
             self._describe()
         self.viewport().update()
+
+    def _reveal_shown(self) -> None:
+        """Brings the shown run's row into view, until it was painted there: after that a hand may scroll away."""
+        if self._unseen and (at := self.row_of(self.cursor)) is not None:
+            self._reveal(at)
 
     def row_of(self, key: Key | None) -> int | None:
         return next((at for at, row in enumerate(self.rows) if row.run.key == key), None)
@@ -148,6 +159,7 @@ class ForkTree(QAbstractScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._measure()
+        self._reveal_shown()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
@@ -169,6 +181,7 @@ class ForkTree(QAbstractScrollArea):
         )  # fmt: skip
         with QPainter(self.viewport()) as painter:  # an exception must not leave it open: that ends the process
             picture.paint(painter)
+        self._unseen = self._unseen and self.row_of(self.cursor) is None
 
     # ---------------------------------------------------------------- hand
 
