@@ -6,24 +6,22 @@ The order, the meaning and the ties are those of engine/sampling.py. Tokens are 
 from __future__ import annotations
 
 import math
-from array import array
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engine.events import FILTERS
+from engine.kept_rows import SUM_ERROR, constrained
 from engine.redecide_typical import Items, Nearest, mean_bounds
-from engine.redecided import BINS_OF_TAIL, CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, STANDS, Redecided
+from engine.redecided import BINS_OF_TAIL, CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, STANDS
 from engine.sampling import BORDER
 from engine.settings import SamplingSettings
 from engine.tail import bins_of
 
 if TYPE_CHECKING:
-    from engine.redecide import FinishedRun
+    from engine.kept_rows import KeptRows
 
-# sampling.py sums a whole vocabulary in float32: its sum may differ from the exact one by less than this share.
-SUM_ERROR = 4e-6
 FEW_SETTINGS = 4  # with more of them in a run, their own figures are not worth their time
 EXACT_ERROR = 1e-12  # of sums over few, in float64
 _CODES = {name: 1 + place for place, name in enumerate(FILTERS)}
@@ -49,16 +47,14 @@ class _Typical:
         return cls(np.zeros((rows, width), dtype=bool), np.zeros((rows, width), dtype=bool), no, no.copy(), zeros)
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """bias: float32 [rows, named]. banned: bool [rows, named]. touched, unnamed_banned: [rows], tokens of no name that
-    are biased or banned, and that are banned (at most). lift: the largest bias, at least 0."""
+class Decided(NamedTuple):
+    """As in Redecided, [rows] each."""
 
-    bias: np.ndarray
-    banned: np.ndarray
-    touched: np.ndarray
-    unnamed_banned: np.ndarray
-    lift: float
+    fates: np.ndarray
+    cuts: np.ndarray
+    choices_low: np.ndarray
+    choices_high: np.ndarray
+    others: np.ndarray
 
 
 class Deciding:
@@ -69,7 +65,7 @@ class Deciding:
     bounds of what lives in each bin.
     """
 
-    def __init__(self, run: FinishedRun, settings: SamplingSettings) -> None:
+    def __init__(self, run: KeptRows, settings: SamplingSettings) -> None:
         self.run_, self.settings = run, settings
         key = _before_filters(settings)
         if run.before_filters is None or run.before_filters[0] != key:
@@ -130,7 +126,7 @@ class Deciding:
             repetition = max(s.repetition_penalty, 1e-30)
             with np.errstate(over="ignore", invalid="ignore"):
                 bound = np.where(bound < 0, bound * repetition, bound / repetition)
-            bound = bound + max(0.0, -s.presence_penalty) + max(0.0, -s.frequency_penalty) * run.most_times
+            bound = bound + max(0.0, -s.presence_penalty) + max(0.0, -s.frequency_penalty) * run.text.most_times
             lifted = np.maximum(lifted, np.where(np.isfinite(bound), bound - run.top + 1e-4 * (1 + abs(bound)), np.inf))
         rises = lifted > self.highs[:, -1]
         self.highs[:, -1] = lifted
@@ -143,32 +139,31 @@ class Deciding:
     def _order(self) -> None:
         """The head in order; named tokens beneath go into the bins; weights at this temperature."""
         run, s = self.run_, self.settings
-        self.order, self.sorted_values = run.ordered(_before_filters(s)[1:], self.values)
-        order = self.order
+        self.order, self.sorted_values, self.place = run.ordered(_before_filters(s)[1:], self.values)
         best = self.sorted_values[:, 0].astype(np.float64)
-        some = self.counts > 0
-        roof = np.where(some, self.highs, -np.inf).max(axis=1) + run.top  # no unnamed token lies above
+        roof = np.where(self.counts > 0, self.highs, -np.inf).max(axis=1) + run.top  # no unnamed token lies above
         # What is known of the roof is a rounded difference, while equal logits share a place.
         finite = np.isfinite(roof)
         roof[finite] += 1e-6 * (1 + np.abs(roof[finite]))
-        above = self.sorted_values > roof[:, None]
-        self.heads = np.where(np.isfinite(self.sorted_values) & above, 1, 0).sum(axis=1)
+        self.heads = (self.sorted_values > roof[:, None]).sum(axis=1)
         self.known = (self.heads > 0) & np.isfinite(best)
         self.best = np.where(self.known, best, 0.0)
-        self.place = np.argmax(order == run.chosen[:, None], axis=1)  # the chosen one's, among the named
         self.in_head = self.place < self.heads
         temperature = max(s.temperature, 1e-30)
-        with np.errstate(over="ignore", invalid="ignore"):
-            weights = np.exp((self.sorted_values.astype(np.float64) - self.best[:, None]) / temperature)
-        columns = np.arange(weights.shape[1])
-        inside = columns < self.heads[:, None]
-        self.own = np.where(self.known, np.minimum(weights[self.rows, self.place], 1.0), 0.0)
-        head = weights[:, : max(1, int(self.heads.max()))]
-        self.weights = np.where(inside[:, : head.shape[1]], np.minimum(head, 1.0), 0.0)
-        self.sums = np.concatenate((np.zeros((run.rows, 1)), np.cumsum(self.weights, axis=1)), axis=1)
-        self._fill_bins(np.where(inside | ~self.known[:, None], 0.0, np.minimum(weights, 1.0)), inside, temperature)
+        head = self.sorted_values[:, : max(1, int(self.heads.max()))]
+        inside = np.arange(head.shape[1]) < self.heads[:, None]
+        self.weights = np.where(inside, self._weights_of(head, self.best[:, None]), 0.0)
+        self.own = self._weights_of(self.values[self.rows, run.chosen], self.best) * self.known
+        self.sums = _sums(self.weights)
+        self._fill_bins(temperature)
 
-    def _fill_bins(self, weights: np.ndarray, inside: np.ndarray, temperature: float) -> None:
+    def _weights_of(self, values: np.ndarray, best: np.ndarray) -> np.ndarray:
+        """At most 1, float64, of logits of the same shape as the largest ones beside them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = np.exp((values.astype(np.float64) - best) / max(self.settings.temperature, 1e-30))
+        return np.minimum(weights, 1.0)
+
+    def _fill_bins(self, temperature: float) -> None:
         """Bounds of each bin's weight at this temperature, with the named tokens that fell into it.
 
         A bin's count c and the sum m of x = exp(logit) are known, and all x lie in [low, high]. The sum of x^a, a = 1 /
@@ -177,21 +172,23 @@ class Deciding:
         """
         run, a = self.run_, 1.0 / temperature
         shift = (run.top - self.best)[:, None]  # the adjusted largest against the raw one
+        some = self.counts > 0
+        each = np.maximum(self.counts, 1.0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             low, high = np.exp(self.lows), np.exp(np.minimum(self.highs, 700.0))
             scale = np.exp(np.clip(a * shift, -700, 700))
-            low_a, high_a = np.exp(a * (self.lows + shift)), np.exp(np.minimum(a * (self.highs + shift), 700.0))
+            low_a, high_a = (np.exp(np.minimum(a * (ends + shift), 700.0)) for ends in (self.lows, self.highs))
 
             def jensen(mass: np.ndarray) -> np.ndarray:
-                return np.where(mass > 0, self.counts * np.exp(a * np.log(mass / self.counts)) * scale, 0.0)
+                return self.counts * np.exp(a * np.log(mass / each)) * scale  # no mass: exp(-inf)
 
             def chord(mass: np.ndarray) -> np.ndarray:
                 at_high = np.clip((mass - self.counts * low) / np.maximum(high - low, 1e-300), 0.0, self.counts)
                 return at_high * high_a + (self.counts - at_high) * low_a
 
             under, over = (jensen, chord) if a >= 1.0 else (chord, jensen)
-            self.low = np.where(self.counts > 0, under(self.least), 0.0)
-            self.high = np.where(self.counts > 0, np.minimum(over(self.most), self.counts * high_a), 0.0)
+            self.low = under(self.least) * some
+            self.high = np.minimum(over(self.most), self.counts * high_a) * some
         self.low, self.high = np.nan_to_num(self.low, nan=0.0), np.nan_to_num(self.high, nan=np.inf)
         self.low = np.minimum(self.low, self.high) * (1 - 1e-9)
         self.high = self.high * (1 + 1e-9)
@@ -200,29 +197,29 @@ class Deciding:
         with np.errstate(invalid="ignore"):
             lost = np.where(self.missing[:, None] > 0, self.missing[:, None] * high_a, 0.0)
         self.low[:, :-1] = np.maximum(self.low[:, :-1] - np.nan_to_num(lost[:, :-1], nan=np.inf), 0.0)
-        self.roof_weight = np.where(self.counts > 0, high_a, 0.0).max(axis=1)
+        self.roof_weight = (high_a * some).max(axis=1)
         self.bin = np.zeros(run.rows, dtype=np.int64)
         self.members = self.counts.copy()
-        rows, columns = np.nonzero(~inside & (np.take_along_axis(run.ids, self.order, axis=1) < np.iinfo(np.int64).max))
-        if rows.size:
-            values = self.sorted_values[rows, columns]
-            alive = ~np.isneginf(values)
-            rows, columns, values = rows[alive], columns[alive], values[alive]
+        width = self.sorted_values.shape[1]
+        beneath = (np.arange(width) >= self.heads[:, None]) & (self.sorted_values > -np.inf)
+        if (at := np.flatnonzero(beneath)).size:
+            rows, values = at // width, self.sorted_values.ravel()[at]
             with np.errstate(over="ignore"):
                 bins = bins_of(np.maximum(run.top[rows] - values, np.float32(0.0)))
             bins = np.where(run.one_bin[rows], BINS_OF_TAIL - 1, bins)
             flat, size = rows * self.low.shape[1] + bins, self.low.size
-            more = np.bincount(flat, weights[rows, columns], minlength=size).reshape(self.low.shape)
+            weights = self._weights_of(values, self.best[rows]) * self.known[rows]
+            more = np.bincount(flat, weights, minlength=size).reshape(self.low.shape)
             self.low += more
             self.high += more
             self.members = self.members + np.bincount(flat, minlength=size).reshape(self.low.shape)
-            chosen = columns == self.place[rows]
+            chosen = at == rows * width + self.place[rows]
             self.bin[rows[chosen]] = bins[chosen]
         self.full_low, self.full_high = self.low, self.high  # before any filter
 
     # -- the filters
 
-    def run(self) -> Redecided:
+    def run(self) -> Decided:
         run, s = self.run_, self.settings
         self.sure, self.most_alive = self.heads.copy(), self.heads.copy()
         self.total = run.vocab - self.banned_count
@@ -231,7 +228,7 @@ class Deciding:
         self.before_low, self.before_high = self._before_chosen()
         self._use_own_figures()
         for name, gone in self.bans:
-            mine = np.take_along_axis(gone, run.chosen[:, None], axis=1)[:, 0]
+            mine = gone[self.rows, run.chosen]
             self._settle(~mine, mine, name)
         if s.greedy:
             return self._greedy()
@@ -254,18 +251,16 @@ class Deciding:
 
     def _before_chosen(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of what stands before the chosen token in the order of the draw."""
-        at = np.minimum(self.place, self.heads)[:, None]
-        at_head = at_head_most = np.take_along_axis(self.sums, at, axis=1)[:, 0]
-        if self.most_sums is not None:
-            at_head_most = np.take_along_axis(self.most_sums, at, axis=1)[:, 0]
-        low, high = np.cumsum(self.low[:, :-1], axis=1), np.cumsum(self.high[:, :-1], axis=1)
-        mine = self.bin[:, None]
-        low_before = np.take_along_axis(np.pad(low, ((0, 0), (1, 0))), mine, axis=1)[:, 0]
-        high_through = np.take_along_axis(high, mine, axis=1)[:, 0] + self.high[:, -1]
-        return (
-            np.where(self.in_head, at_head, at_head + low_before),
-            np.where(self.in_head, at_head_most, at_head_most + np.maximum(high_through - self.own, 0.0)),
-        )
+        rows, at = self.rows, np.minimum(self.place, self.heads)
+        at_head = self.sums[rows, at]
+        at_head_most = at_head if self.most_sums is None else self.most_sums[rows, at]
+        low, high = at_head.copy(), at_head_most.copy()
+        deep = np.flatnonzero(~self.in_head)  # most often few
+        mine = np.arange(deep.size), self.bin[deep]
+        low[deep] += (np.cumsum(self.low[deep, :-1], axis=1) - self.low[deep, :-1])[mine]
+        high_through = np.cumsum(self.high[deep, :-1], axis=1)[mine] + self.high[deep, -1]
+        high[deep] += np.maximum(high_through - self.own[deep], 0.0)
+        return low, high
 
     def _use_own_figures(self) -> None:
         """Where only filters differ from what a token was drawn with, its own figures say what bins only bound."""
@@ -298,41 +293,50 @@ class Deciding:
         if own.repetition_penalty < 1.0 or own.presence_penalty < 0.0 or own.frequency_penalty < 0.0:
             return  # tokens of prompt and text may have been lifted by nobody knows how much
         rows = rows[self.known[rows] & ~run.one_bin[rows] & (np.abs(run.own_whole[rows] - base[rows]) < 700.0)]
-        theirs, mine, ids = run.values(own)[rows], self.values[rows], run.ids[rows]
-        fine = np.isfinite(theirs).any(axis=1)
-        rows, theirs, mine, ids = rows[fine], theirs[fine], mine[fine], ids[fine]
-        best, temperature = self.best[rows, None], max(s.temperature, 1e-30)
+        theirs, mine = run.values(own)[rows], self.values[rows]
+        fine = theirs.max(axis=1) > -np.inf
+        rows, theirs, mine = rows[fine], theirs[fine], mine[fine]
+        best, temperature = self.best[rows], max(s.temperature, 1e-30)
+        at = np.flatnonzero(theirs != mine)  # most often a few of each row
+        row = at // theirs.shape[1]
         with np.errstate(over="ignore", invalid="ignore"):
-            before, after = (np.exp((values.astype(np.float64) - best) / temperature) for values in (theirs, mine))
+            before, after = (
+                np.exp((values.ravel()[at].astype(np.float64) - best[row]) / temperature) for values in (theirs, mine)
+            )
             counted = np.where(run.counts[rows] > 0, run.highs[rows], -np.inf)
-            tops = np.exp((counted[:, :-1].max(axis=1) + run.top[rows] - best[:, 0]) / temperature)
-            seen = run.counts[rows, -1] * np.exp((counted[:, -1] + run.top[rows] - best[:, 0]) / temperature)
+            tops = np.exp((counted[:, :-1].max(axis=1) + run.top[rows] - best) / temperature)
+            seen = run.counts[rows, -1] * np.exp((counted[:, -1] + run.top[rows] - best) / temperature)
             whole = np.exp(run.own_whole[rows] - base[rows])
+            rest = whole + np.bincount(row, after - before, minlength=rows.size)
         seen = np.where(run.counts[rows, -1] > 0, seen, 0.0)
         lost = seen + np.where(self.missing[rows] > 0, self.missing[rows] * tops, 0.0)
         error = SUM_ERROR * whole
-        rest = whole - before.sum(axis=1) + after.sum(axis=1)
         good = np.isfinite(rest)
         self.whole_low[rows[good]] = (rest - lost - error)[good] * (1 - SUM_ERROR)
         self.whole_high[rows[good]] = (rest + self.high[rows, -1] + error)[good] * (1 + SUM_ERROR)
         if own.typical_p <= 1.0 - BORDER:
             return
-        at = run.chosen[rows, None]
-        old, new, chosen = (np.take_along_axis(a, at, axis=1) for a in (theirs, mine, ids))
-        above = np.where((theirs > old) | ((theirs == old) & (ids < chosen)), before, 0.0).sum(axis=1)
-        above_now = np.where((mine > new) | ((mine == new) & (ids < chosen)), after, 0.0).sum(axis=1)
+        every, at = np.arange(rows.size), run.chosen[rows]
+        old, new = theirs[every, at], mine[every, at]
         stood = run.own_low[rows] * np.exp(run.own_last[rows] - base[rows])
-        deep = ~self.in_head[rows] & np.isfinite(stood) & (old == new)[:, 0] & np.isfinite(new[:, 0])
-        rest = (stood - above + above_now)[deep]
-        rows, error = rows[deep], error[deep]
-        self.before_low[rows] = np.maximum(self.before_low[rows], rest - lost[deep] - error)
+        deep = np.flatnonzero(~self.in_head[rows] & np.isfinite(stood) & (old == new) & np.isfinite(new))
+        rows, ids, error, lost = rows[deep], run.ids[rows[deep]], error[deep], lost[deep]
+        # Of what stood before it the named ones have moved.
+        chosen, value, moved = run.chosen_id[rows, None], new[deep, None], []
+        for values in (theirs[deep], mine[deep]):
+            above = (values > value) | ((values == value) & (ids < chosen))
+            with np.errstate(over="ignore", invalid="ignore"):
+                weights = np.exp((values.astype(np.float64) - self.best[rows, None]) / temperature)
+            moved.append(np.where(above, weights, 0.0).sum(axis=1))
+        rest = stood[deep] - moved[0] + moved[1]
+        self.before_low[rows] = np.maximum(self.before_low[rows], rest - lost - error)
         self.before_high[rows] = np.minimum(self.before_high[rows], rest + self.high[rows, -1] + error)
 
     def _weight(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the weight of all that live, rounding included."""
         if self.most_sums is None:
-            low = np.take_along_axis(self.sums, self.sure[:, None], axis=1)[:, 0] + self.low.sum(axis=1)
-            high = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0] + self.high.sum(axis=1)
+            low = self.sums[self.rows, self.sure] + self.low.sum(axis=1)
+            high = self.sums[self.rows, self.most_alive] + self.high.sum(axis=1)
         else:
             low = self.sums[:, -1] + self.low.sum(axis=1)
             high = self.most_sums[:, -1] + self.high.sum(axis=1)
@@ -377,9 +381,7 @@ class Deciding:
         self.high[:, :-1] = np.where(inside[:, None] | (beyond & gone), 0.0, high)
         self.low[works, -1] = 0.0
         self.high[inside, -1] = 0.0
-        mine = self.bin[:, None]
-        bin_full = np.take_along_axis(full, mine, axis=1)[:, 0]
-        bin_gone = np.take_along_axis(gone, mine, axis=1)[:, 0]
+        bin_full, bin_gone = full[self.rows, self.bin], gone[self.rows, self.bin]
         alive = np.where(self.in_head, ~inside | (self.place < ties), ~inside & bin_full)
         lost = np.where(self.in_head, inside & (self.place >= ties), inside | bin_gone)
         if _plain_order(self.settings):
@@ -397,23 +399,24 @@ class Deciding:
         maybe = (before < goal_high[:, None] * nudge) & (columns < self.most_alive[:, None])
         sure, most = np.maximum(1, surely.sum(axis=1)), np.maximum(1, maybe.sum(axis=1))
         self.sure, self.most_alive = np.minimum(sure, self.heads), np.minimum(most, self.heads)
-        at_end = np.take_along_axis(self.sums, self.most_alive[:, None], axis=1)[:, 0]
+        at_end = self.sums[self.rows, self.most_alive]
         ended = (self.most_alive < self.heads) | (at_end >= goal_high)
         # Bins: all of one lives where what is before its last still falls short, none where what is before its first
         # does not.
-        through = at_end[:, None] + np.cumsum(self.high[:, :-1], axis=1) + self.high[:, -1:]
-        ahead = at_end[:, None] + np.cumsum(self.low[:, :-1], axis=1) - self.low[:, :-1]
-        full = (through < goal_low[:, None]) & ~ended[:, None]
-        gone = (ahead >= goal_high[:, None]) | ended[:, None]
-        self.low[:, :-1] = np.where(full, self.low[:, :-1], 0.0)
-        self.high[:, :-1] = np.where(gone, 0.0, self.high[:, :-1])
-        self.low[:, -1] = 0.0
-        self.high[ended, -1] = 0.0
+        on = np.flatnonzero(~ended)
+        low_on, high_on, end = self.low[on, :-1], self.high[on, :-1], at_end[on, None]
+        through = end + np.cumsum(high_on, axis=1) + self.high[on, -1:]
+        ahead = end + np.cumsum(low_on, axis=1) - low_on
+        last = self.high[on, -1]
+        self.low, self.high = np.zeros_like(self.low), np.zeros_like(self.high)
+        self.low[on, :-1] = np.where(through < goal_low[on, None], low_on, 0.0)
+        self.high[on, :-1] = np.where(ahead >= goal_high[on, None], 0.0, high_on)
+        self.high[on, -1] = last
         alive = np.where(self.in_head, self.place < self.sure, self.before_high * nudge < goal_low)
         lost = np.where(self.in_head, self.place >= self.most_alive, ended | (self.before_low >= goal_high * nudge))
         self._settle(alive & self.known, lost & self.known, "top_p")
         # The last that is kept crosses the goal: what is kept weighs at least that, and not much more.
-        one = np.take_along_axis(self.weights, (self.sure - 1).clip(0)[:, None], axis=1)[:, 0]
+        one = self.weights[self.rows, (self.sure - 1).clip(0)]
         reached = np.minimum(low, goal_low)
         self._cut(reached * (1 - EXACT_ERROR), (goal_high + np.maximum(one, self.roof_weight * ~ended)) * (1 + 1e-12))
 
@@ -450,10 +453,8 @@ class Deciding:
         if not exact.all():
             self._typical_by_bounds(mass, np.flatnonzero(~exact & self.known), found)
         self._settle(found.alive, found.lost, "typical_p")
-        zero = np.zeros((self.run_.rows, 1))
-        self.weights = np.where(found.may, self.weights, 0.0)
-        self.sums = np.concatenate((zero, np.cumsum(np.where(found.stays, self.weights, 0.0), axis=1)), axis=1)
-        self.most_sums = np.concatenate((zero, np.cumsum(self.weights, axis=1)), axis=1)
+        self.weights = self.weights * found.may
+        self.sums, self.most_sums = _sums(self.weights * found.stays), _sums(self.weights)
         self.stays = found.stays
         self.before_low, self.before_high = self._before_chosen()
         self.sure = np.where(exact, self.sure, 0)
@@ -490,56 +491,66 @@ class Deciding:
         run, a = self.run_, 1.0 / max(self.settings.temperature, 1e-30)
         if not at.size:
             return
-        width = int(self.heads[at].max())  # named tokens beneath the head stand for nothing here: their bins count them
-        used = np.flatnonzero(
-            (self.high[at] > 0).any(axis=0) | (np.arange(self.high.shape[1]) == self.high.shape[1] - 1)
-        )
-        part = np.ix_(at, used)
+        # Named tokens beneath the head stand for nothing here: their bins count them.
+        rows: Any = slice(None) if _most(at, run.rows) else at  # to copy most of the rows takes longer than all
+        width, first = int(self.heads[rows].max()), int(np.argmax((self.high > 0).any(axis=0)))
+        number = run.rows if _most(at, run.rows) else at.size
+        every = np.arange(number)
+        head, bins = (rows, slice(width)), (rows, slice(first, None))
         columns = np.arange(width)
-        weights = self.weights[at, :width]
+        weights, best = self.weights[head], self.best[rows, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            depth = a * (self.best[at, None] - self.sorted_values[at, :width].astype(np.float64))
-        last = depth[np.arange(at.size), self.heads[at] - 1]
-        depth = np.minimum(np.nan_to_num(depth, nan=_FAR, posinf=_FAR), last[:, None])
-        shift = (self.best - run.top)[at, None]
-        fell = self.members[part] > self.counts[part]
+            depth = a * (best - self.sorted_values[head])
+        last = depth[every, self.heads[rows] - 1]
+        # Infinite ones stand for nothing; behind the head's last nothing lives.
+        depth = np.minimum(np.nan_to_num(depth, copy=False, nan=_FAR, posinf=_FAR), last[:, None])
+        shift = best - run.top[rows, None]
+        near, far = self.highs[bins], self.lows[bins]
+        fell = self.members[bins] > self.counts[bins]
+        if fell.any():
+            near = np.where(fell, run.ends[bins], near)
         with np.errstate(over="ignore", invalid="ignore"):
-            near = np.clip(a * (shift - np.where(fell, run.ends[part], self.highs[part])), -_FAR, _FAR)
-            far = np.clip(a * (shift - self.lows[part]), -_FAR, _FAR)
-        living, maybe = columns < self.sure[at, None], columns < self.most_alive[at, None]
+            near, far = np.clip(a * (shift - near), -_FAR, _FAR), np.clip(a * (shift - far), -_FAR, _FAR)
+        living, maybe = columns < self.sure[rows, None], columns < self.most_alive[rows, None]
         items = Items(
             np.concatenate((depth, near), axis=1),
             np.concatenate((depth, far), axis=1),
-            np.concatenate((np.where(living, weights, 0.0), self.low[part]), axis=1),
-            np.concatenate((np.where(maybe, weights, 0.0), self.high[part]), axis=1),
+            np.concatenate((weights * living, self.low[bins]), axis=1),
+            np.concatenate((weights * maybe, self.high[bins]), axis=1),
         )
-        mean_low, mean_high = self._own_means(at)
+        mean_low, mean_high = (mean[rows] for mean in self._own_means())
         open_ = np.flatnonzero(~np.isfinite(mean_high))
         if open_.size:
-            mean_low[open_], mean_high[open_] = self._mean_depths(items.rows(open_), at[open_], used)
-        total_low, total_high = (total[at] for total in self._weight())
+            if not _most(open_, number):
+                items_open, part = items.rows(open_), (np.arange(run.rows)[rows][open_], bins[1])
+                mean_low[open_], mean_high[open_] = self._mean_depths(items_open, part)
+            else:
+                means = self._mean_depths(items, bins)
+                mean_low[open_], mean_high[open_] = means[0][open_], means[1][open_]
+        total_low, total_high = (total[rows] for total in self._weight())
         goal_low, goal_high = (mass - BORDER) * total_low, (mass - BORDER) * total_high
         nearest = Nearest(items, mean_low, mean_high)
         keeps, ends = nearest.borders(goal_low, goal_high)
-        least, most = nearest.all_distances()
-        stays, may = most <= keeps[:, None], least < ends[:, None]
+        stays, may = nearest.most < keeps[:, None], nearest.least <= ends[:, None]
         # The one that crosses the goal stays: of single tokens the own weight does not count.
-        row, column = np.nonzero((may & ~stays & (items.high > 0.0))[:, :width])
-        x, own = depth[row, column], items.high[row, column]
-        sure, gone = nearest.fate(x, own, row, goal_low, goal_high)
-        stays[row, column], may[row, column] = sure, ~gone
-        self.low[part] = np.where(stays[:, width:], self.low[part], 0.0)
-        self.low[at[self.loose[at]], -1] = 0.0
-        self.high[part] = np.where(may[:, width:], self.high[part], 0.0)
+        own = items.high[:, :width]
+        at_border = np.flatnonzero((may & ~stays)[:, :width] & (own > nearest.overshoot(goal_low)[:, None]))
+        row, column = at_border // width, at_border % width
+        stays[row, column] = nearest.stays(depth[row, column], own[row, column], row, goal_low)
+        self.low[bins] = np.where(stays[:, width:], self.low[bins], 0.0)
+        self.low[self.loose, -1] = 0.0
+        self.high[bins] = np.where(may[:, width:], self.high[bins], 0.0)
         with np.errstate(divide="ignore"):
-            x = np.where(self.own[at] > 0, -np.log(self.own[at]), _FAR)
-        alive, lost = nearest.fate(x, self.own[at], np.arange(at.size), goal_low, goal_high)
-        found.stays[at, :width] = stays[:, :width] & living & (weights > 0.0)
-        found.may[at, :width] = may[:, :width] & maybe
-        found.alive[at], found.lost[at] = alive & (self.own[at] > 0), lost
-        found.weight_low[at] = np.minimum(goal_low * (1 - 1e-9), total_low)
+            x = np.where(self.own[rows] > 0, -np.log(self.own[rows]), _FAR)
+        alive = nearest.stays(x, self.own[rows], every, goal_low) & (self.own[rows] > 0)
+        lost = nearest.least_of(x) > ends
+        stays, may = stays[:, :width] & living & (weights > 0.0), may[:, :width] & maybe
+        mine = at if number == run.rows else slice(None)
+        found.stays[at, :width], found.may[at, :width] = stays[mine], may[mine]
+        found.alive[at], found.lost[at] = alive[mine], lost[mine]
+        found.weight_low[at] = np.minimum(goal_low * (1 - 1e-9), total_low)[mine]
 
-    def _own_means(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _own_means(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the mean depth where only typical-p differs from what a token was drawn with, by its own entropy;
         0 and infinity elsewhere."""
         run, s = self.run_, self.settings
@@ -554,31 +565,30 @@ class Deciding:
             mean = entropy - (run.own_last[rows] - base[rows])
             error = 8e-6 * (1.0 + entropy)
             low[rows], high[rows] = np.maximum(mean - error, 0.0), mean + error
-        return low[at], high[at]
+        return low, high
 
-    def _mean_depths(self, items: Items, at: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of the mean depth of what lives, from its parts. used: the bins among the items, which come last."""
-        part, bins = np.ix_(at, used), slice(items.near.shape[1] - used.size, None)
-        near, far, count, whole = items.near[:, bins], items.far[:, bins], self.members[part], self.full_high[part]
+    def _mean_depths(self, items: Items, part: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the mean depth of what lives, from its parts. part: the bins among the items, which come last."""
+        full_low, whole, count = self.full_low[part], self.full_high[part], self.members[part]
+        width = items.near.shape[1] - whole.shape[1]
+        head, tail = items.columns(slice(width)), items.columns(slice(width, None))
+        near, far = tail.near, tail.far
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # A bin's mean depth is at most that of equal parts, and at least that of parts at both ends (-x ln x is
             # concave). Filters cut a bin's deepest, so the first holds for what is left of it, too.
-            equal = np.log(count / self.full_low[part])
+            equal = np.log(count / full_low)
             low_end, high_end = np.exp(-far), np.exp(-near)
             nearer = np.clip((whole - count * low_end) / np.maximum(high_end - low_end, 1e-300), 0.0, count)
             ends = nearer * high_end * near + np.where(low_end > 0, (count - nearer) * low_end * far, 0.0)
             ends = np.where(whole > 0, ends / whole, near)
-        uncut = (
-            (items.low[:, bins] == self.full_low[part]) & (items.high[:, bins] == whole) & (self.missing[at, None] == 0)
-        )
-        least, most = items.near.copy(), items.far.copy()
-        least[:, bins] = np.where(uncut & np.isfinite(ends), np.clip(ends * (1 - 1e-9) - 1e-9, near, far), near)
-        most[:, bins] = np.maximum(np.where(np.isfinite(equal), np.clip(equal + 1e-9, near, far), far), least[:, bins])
-        return mean_bounds(items, least, most)
+        uncut = (tail.low == full_low) & (tail.high == whole) & (self.missing[part[0], None] == 0)
+        least = np.where(uncut & np.isfinite(ends), np.clip(ends * (1 - 1e-9) - 1e-9, near, far), near)
+        most = np.maximum(np.where(np.isfinite(equal), np.clip(equal + 1e-9, near, far), far), least)
+        return mean_bounds(head, Items(least, most, tail.low, tail.high))
 
     # -- the draw
 
-    def _greedy(self) -> Redecided:
+    def _greedy(self) -> Decided:
         first = self.order[:, 0]
         same = self.known & (first == self.run_.chosen)
         fates = np.where(same, STANDS, np.where(self.known, ELSEWHERE, OPEN))
@@ -586,7 +596,7 @@ class Deciding:
         others = np.where(self.known & ~same, self.run_.ids[self.rows, first], -1)
         return self._answer(fates, one, one, others)
 
-    def _pick(self) -> Redecided:
+    def _pick(self) -> Decided:
         run = self.run_
         low, high = self._weight()
         u = run.draws(self.settings)
@@ -623,10 +633,8 @@ class Deciding:
     def _choices(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of exp(entropy) of what is drawn from: ln W - (sum of x ln x) / W over all that live."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            terms = np.where(self.weights > 0.0, -self.weights * np.log(self.weights), 0.0)
-            sums = np.concatenate((np.zeros((self.run_.rows, 1)), np.cumsum(terms, axis=1)), axis=1)
-            least = np.take_along_axis(sums, self.sure[:, None], axis=1)[:, 0]
-            most = np.take_along_axis(sums, self.most_alive[:, None], axis=1)[:, 0]
+            sums = _sums(-self.weights * np.log(np.maximum(self.weights, 1e-300)))
+            least, most = sums[self.rows, self.sure], sums[self.rows, self.most_alive]
             # -x ln x grows with x up to 1/e, and is concave: a bin's sum is at most that of equal parts.
             count = np.maximum(self.members, 1)
             each = np.minimum(self.high / count, math.exp(-1.0))
@@ -639,7 +647,7 @@ class Deciding:
             self.known, np.exp(np.minimum(np.nan_to_num(roof, nan=50.0) + error, 50.0)), np.nan
         )
 
-    def _answer(self, fates: np.ndarray, low: np.ndarray, high: np.ndarray, others: np.ndarray) -> Redecided:
+    def _answer(self, fates: np.ndarray, low: np.ndarray, high: np.ndarray, others: np.ndarray) -> Decided:
         run, s = self.run_, self.settings
         cuts = np.where(self.status == _UNSURE, CUT_OPEN, np.where(self.status == _GONE, self.code, NOT_CUT))
         cuts = np.where((self.status == _GONE) & (self.code == 0), CUT_OPEN, cuts)
@@ -649,17 +657,18 @@ class Deciding:
         fates[own], cuts[own], others[own] = STANDS, run.own_cuts[own], -1
         fates[run.forced], others[run.forced] = STANDS, -1  # it would be given again
         low[own] = high[own] = run.own_choices[own]
-        return Redecided(
-            fates.astype(np.uint8).tobytes(),
-            cuts.astype(np.uint8).tobytes(),
-            array("d", low.astype(np.float64).tobytes()),
-            array("d", high.astype(np.float64).tobytes()),
-            array("i", others.astype(np.int32).tobytes()),
-        )
+        return Decided(fates, cuts, low, high, others)
 
 
-def constrained(settings: SamplingSettings) -> bool:
-    return bool(settings.logit_bias or settings.banned or settings.banned_sequences)
+def _most(at: np.ndarray, rows: int) -> bool:
+    return 2 * at.size > rows
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """[rows, n] → [rows, n + 1]: the sums of the first 0 to n."""
+    sums = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
 
 
 def _before_filters(settings: SamplingSettings) -> tuple[object, ...]:
@@ -678,17 +687,3 @@ def _before_filters(settings: SamplingSettings) -> tuple[object, ...]:
 def _plain_order(settings: SamplingSettings) -> bool:
     """Whether tokens stand in the order of their raw logits."""
     return _before_filters(settings)[1:] == (1.0, 0.0, 0.0, 0, (), (), ())
-
-
-def penalised_rows(raw: np.ndarray, seen: np.ndarray, times: np.ndarray, settings: SamplingSettings) -> np.ndarray:
-    """penalties.penalised over rows of named tokens, in the same float32 steps."""
-    result = raw
-    if settings.repetition_penalty != 1.0:
-        penalty = np.float32(max(settings.repetition_penalty, 1e-30))
-        with np.errstate(over="ignore", invalid="ignore"):
-            changed = np.where(raw < 0, raw * penalty, raw / penalty)
-        result = np.where(seen, np.minimum(changed, np.finfo(np.float32).max), raw)
-    if settings.presence_penalty or settings.frequency_penalty:
-        less = np.float32(settings.presence_penalty) + np.float32(settings.frequency_penalty) * times
-        result = np.where(times > 0, result - less, result)
-    return result

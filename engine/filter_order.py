@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.deciding import EXACT_ERROR, SUM_ERROR, Deciding
+from engine.deciding import EXACT_ERROR, Deciding
 from engine.events import RunStart, TokenEvent
+from engine.kept_rows import SUM_ERROR, KeptRows, WrittenText
 from engine.ordered import ORDERED, OrderedFilters, OrderedStage
-from engine.redecide import FinishedRun
 from engine.redecided import BINS_OF_TAIL
 from engine.sampling import BORDER
 from engine.settings import SamplingSettings
@@ -36,7 +36,8 @@ def ordered_filters(
     """
     if sorted(order) != sorted(ORDERED):
         raise ValueError(f"{order} is no order of {ORDERED}")
-    run = FinishedRun(replace(start, written=tuple(before[: token.step])), (token,))
+    text = WrittenText(replace(start, written=tuple(before[: token.step])), (token,))
+    run = KeptRows(text, (token,), np.zeros(1, dtype=np.int64))
     left = _Left(run, settings)
     stages = [OrderedStage("all", *left.counts())]
     for name in order:
@@ -55,7 +56,7 @@ class _Left:
     """What is left after some stages. The head's tokens are known one by one, most probable first; below them lie bins
     of which only count and weight are known. Weights are exp((logit - largest) / temperature)."""
 
-    def __init__(self, run: FinishedRun, settings: SamplingSettings) -> None:
+    def __init__(self, run: KeptRows, settings: SamplingSettings) -> None:
         self.settings = settings
         plain = Deciding(run, replace(settings, temperature=1.0))
         size = int(plain.heads[0]) if plain.known[0] else 0
@@ -82,7 +83,7 @@ class _Left:
         self.row = plain
         self.run = run
 
-    def _widen(self, run: FinishedRun, plain: Deciding) -> None:
+    def _widen(self, run: KeptRows, plain: Deciding) -> None:
         """Named tokens beneath the head were counted in bins: a penalty may have moved them out of the bin's span."""
         lies = ~np.isneginf(plain.sorted_values[0]) & (np.arange(plain.sorted_values.shape[1]) >= plain.heads[0])
         if lies.any():

@@ -32,6 +32,13 @@ MOVED: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
+# What takes longest: typical-p on, and another setting that moves.
+WITH_TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
+    "temperature, typical-p 0.9": tuple({"typical_p": 0.9, "temperature": t} for t in (0.5, 0.9, 1.2, 1.5, 2.0)),
+    "penalty, typical-p 0.9": tuple({"typical_p": 0.9, "repetition_penalty": r} for r in (1.0, 1.05, 1.15, 1.3)),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """moved: the setting. words: how many were asked about, over all its values. ms: median for one value and run."""
@@ -44,13 +51,7 @@ class Undecided:
 
 def undecided(session: Session, tokens: int) -> list[Undecided]:
     """For each setting moved alone how many words stay undecided, over runs of the model written for this."""
-    raw = not session.facts.has_chat_template
-    runs: list[tuple[FinishedRun, SamplingSettings]] = []
-    for settings in WRITTEN:
-        request = Request(1, PROMPT, raw=raw, lanes=(settings,), max_new_tokens=tokens, ignore_ends=True)
-        events = list(generate(session, request, Control()))
-        start = next(event for event in events if isinstance(event, RunStart))
-        runs.append((FinishedRun(start, [e for e in events if isinstance(e, TokenEvent)]), settings))
+    runs = [(_written(session, settings, tokens), settings) for settings in WRITTEN]
     found = []
     for name, changes in MOVED.items():
         words = open_words = 0
@@ -64,3 +65,26 @@ def undecided(session: Session, tokens: int) -> list[Undecided]:
                 open_words += answer.open_count
         found.append(Undecided(name, words, open_words, statistics.median(times)))
     return found
+
+
+def positions_ms(session: Session, tokens: int) -> dict[str, list[float]]:
+    """For each setting that moves over a run of so many words: milliseconds of each position but the first."""
+    settings = WRITTEN[0]
+    run = _written(session, settings, tokens)
+    found: dict[str, list[float]] = {}
+    for name, changes in (MOVED | WITH_TYPICAL).items():
+        times = []
+        for change in changes * 2:
+            began = time.perf_counter()
+            run.redecide(replace(settings, **change))
+            times.append((time.perf_counter() - began) * 1e3)
+        found[name] = times[1:]
+    return found
+
+
+def _written(session: Session, settings: SamplingSettings, tokens: int) -> FinishedRun:
+    raw = not session.facts.has_chat_template
+    request = Request(1, PROMPT, raw=raw, lanes=(settings,), max_new_tokens=tokens, ignore_ends=True)
+    events = list(generate(session, request, Control()))
+    start = next(event for event in events if isinstance(event, RunStart))
+    return FinishedRun(start, [e for e in events if isinstance(e, TokenEvent)])

@@ -6,7 +6,7 @@ Plain frozen data; engine/sampling.py keeps the first, engine/redecide.py works 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 FINE_NATS, FINE_BINS = 0.25, 64  # 16 nats below the most probable one
 COARSE_NATS, COARSE_BINS = 1.0, 24  # to 40 nats below; one more bin for all beneath
@@ -53,10 +53,6 @@ class Redecided:
     choices_low: array  # "d"
     choices_high: array  # "d"
     others: array  # "i"
-
-    def followed_by(self, other: Redecided) -> Redecided:
-        """These tokens, and the other's behind them."""
-        return Redecided(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def first(self) -> int | None:

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     _lanes(args, table, figures, session)
     _prompts(args, table, figures, session, own)
     _long_run(args, table, figures, session)
-    _sliders(table, figures, session)
+    _sliders(args, table, figures, session)
     bandwidth = read_bandwidth(session.model)
     kv_bytes = session.facts.kv_bytes_per_token or 0
     ceiling = bandwidth / (session.facts.read_bytes_per_token + kv_bytes * args.tokens)
@@ -186,9 +186,10 @@ def _long_run(args: argparse.Namespace, table: _Table, figures: dict[str, Any], 
     figures["last_steps_vs_first"] = steps.last / steps.first
 
 
-def _sliders(table: _Table, figures: dict[str, Any], session: Session) -> None:
+def _sliders(args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session) -> None:
     """How rare a word of a finished text is undecided when one setting moves."""
-    from engine.measure_sliders import undecided
+    from engine.measure import Spread
+    from engine.measure_sliders import positions_ms, undecided
 
     tokens = min(200, session.facts.context_tokens // 2) if session.facts.context_tokens else 200
     table.say(f"  sliders on finished text, three runs of {tokens} words: undecided, and time for one position")
@@ -196,6 +197,15 @@ def _sliders(table: _Table, figures: dict[str, Any], session: Session) -> None:
     for row in found:
         table.say(f"    {row.moved:<20} {row.undecided:5d} of {row.words:,}   {row.ms:.1f} ms")
     figures["undecided_share"] = sum(row.undecided for row in found) / sum(row.words for row in found)
+    tokens = min(args.long, session.facts.context_tokens - 100) if session.facts.context_tokens else args.long
+    if tokens < 100:
+        return
+    table.say(f"  one position on a finished run of {tokens} words")
+    figures["sliders_ms"] = {}
+    for name, times in positions_ms(session, tokens).items():
+        spread = Spread.of(times)
+        figures["sliders_ms"][name] = spread.median
+        table.say(f"    {name:<28} {spread.median:5.1f} ms ({spread.low:.1f} to {spread.high:.1f})")
 
 
 def _window(args: argparse.Namespace, table: _Table, figures: dict[str, Any], plan: LoadPlan, own: float) -> None:

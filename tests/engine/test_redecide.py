@@ -16,9 +16,10 @@ from engine import events as ev
 from engine.control import Control
 from engine.draw import draw
 from engine.errors import RunFailed
+from engine.kept_rows import _largest_first
 from engine.loading import load
 from engine.loop import generate
-from engine.redecide import FinishedRun, _largest_first
+from engine.redecide import FinishedRun
 from engine.redecided import CUT_OPEN, ELSEWHERE, NOT_CUT, OPEN, STANDS
 from engine.replay_lines import Reader, line_of
 from engine.sampling import History, decide, final_probabilities
@@ -172,7 +173,9 @@ def test_a_bias_is_decided_where_the_tokens_logit_is_kept_and_open_where_it_is_n
     rows = [(random_.normal(size=5000) * 3).astype(np.float32) for _ in range(12)]
     used = SamplingSettings(temperature=0.9, seed=3)
     events = walk(rows, [1], used)
-    far = next(i for i in range(5000) if all(i not in FinishedRun(start_of([1], used), [e]).ids for e in events))
+    far = next(
+        i for i in range(5000) if all(i not in FinishedRun(start_of([1], used), [e]).parts[0].ids for e in events)
+    )
     lifted = replace(used, logit_bias=((far, 30.0),))
     assert check(events, rows, [1], lifted).open_count == len(rows)
     near = [int(event.candidate_ids[1]) for event in events]
@@ -301,7 +304,7 @@ def test_the_fast_order_is_a_stable_sort() -> None:
     np.testing.assert_array_equal(_largest_first(values), np.argsort(-values, axis=1, kind="stable"))
 
 
-def test_halves_of_a_long_run_answer_as_the_whole_does(monkeypatch, default_session) -> None:
+def test_parts_of_a_long_run_answer_as_one_does(monkeypatch, default_session) -> None:
     request = Request(1, "Tell a story.", lanes=(SamplingSettings(seed=4, repetition_penalty=1.1),), max_new_tokens=40)
     events = list(generate(default_session, request, Control()))
     start = next(event for event in events if isinstance(event, ev.RunStart))
@@ -311,11 +314,12 @@ def test_halves_of_a_long_run_answer_as_the_whole_does(monkeypatch, default_sess
         {"presence_penalty": 0.5, "min_p": 0.05}, {"logit_bias": ((30, 2.0),), "banned": (28,)}, {"temperature": 0.0},
     )]  # fmt: skip
     whole = [FinishedRun(start, tokens).redecide(settings) for settings in moved]
-    monkeypatch.setattr("engine.redecide.WORTH_HALVES", 2)
-    halved = FinishedRun(start, tokens)
+    monkeypatch.setattr("engine.redecide.WORTH_TWO", 2)
+    parted = FinishedRun(start, tokens)
+    assert len(parted.parts) == 2
     for other, one in zip(moved, whole, strict=True):
-        both = halved.redecide(other)
+        both = parted.redecide(other)
         assert (both.fates, both.cuts, both.others) == (one.fates, one.cuts, one.others)
         for mine, theirs in ((both.choices_low, one.choices_low), (both.choices_high, one.choices_high)):
-            # Bounds: in a half where no unnamed token may have moved they are narrower than in a whole with one.
+            # Bounds: in a part where no unnamed token may have moved they are narrower than in a whole with one.
             assert list(mine) == pytest.approx(list(theirs), rel=1e-3)
