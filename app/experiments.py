@@ -17,7 +17,7 @@ from engine.errors import SettingsRefused
 from engine.events import Answered, Asked, EngineError, Loaded, LuckQuestion, Sweep, SweepQuestion, SweepsQuestion
 from engine.file_names import safe_name
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunLuck, RunSweep, StopExperiment
-from widgets.lab.lane_set import LETTERS, Lane, LaneSet
+from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.settings_list import Named
 
 if TYPE_CHECKING:
@@ -211,8 +211,9 @@ class Experiments(QObject):
     def sources(self) -> list[Named]:
         """Settings that are at hand: the sliders', and the lanes'."""
         found = [Named(self.window.sampling_panel.settings(), self.tr("the sliders"))]
-        for letter, lane in zip(LETTERS, self._lanes(), strict=False):
-            found.append(Named(lane.settings, self.tr("lane {name}").format(name=f"{letter} {lane.name}".strip())))
+        for lane in self._lanes():
+            name = f"{lane.letter} {lane.name}".strip()
+            found.append(Named(lane.settings, self.tr("lane {name}").format(name=name)))
         return found
 
     def _lanes(self) -> tuple[Lane, ...]:

@@ -33,7 +33,7 @@ class _Pruned(QUndoCommand):
 
     def redo(self) -> None:
         store = self._store
-        self._shown, self._before = store.current, store.compared
+        self._shown, self._before = store.current, (store.compared, store.letters, store.reference)
         self._taken = store.take_out(self._keys)
         self._after = store.compared
 
@@ -43,7 +43,7 @@ class _Pruned(QUndoCommand):
         if self._shown is not None:
             self._store.show(self._shown)
         if self._store.compared == self._after:
-            self._store.compare(run for key in self._before if (run := self._store.run(key)) is not None)
+            self._store.put_beside(*self._before)
 
 
 class _Forked(QUndoCommand):

@@ -88,15 +88,15 @@ class Lanes(QObject):
     def request(self, lanes: LaneSet) -> Request:
         """What the engine is asked. Raises SettingsRefused."""
         panel = self.window.prompt_panel
-        shared = LanePrompt(panel.prompt(), panel.system())
+        shared, ordered = LanePrompt(panel.prompt(), panel.system()), lanes.by_letter
         return Request(
             run_id=0,
             prompt=shared.prompt,
             system=shared.system,
             raw=panel.raw(),
-            lanes=tuple(lane.settings for lane in lanes.lanes),
-            prompts=tuple(lane.own or shared for lane in lanes.lanes) if lanes.own_prompts else (),
-            names=tuple(lane.name for lane in lanes.lanes),
+            lanes=tuple(lane.settings for lane in ordered),
+            prompts=tuple(lane.own or shared for lane in ordered) if lanes.own_prompts else (),
+            names=tuple(lane.name for lane in ordered),
             lockstep=lanes.lockstep,
             max_new_tokens=lanes.max_new_tokens,
             stop=self.window.sampling_panel.stop_strings(),
@@ -154,7 +154,6 @@ class Lanes(QObject):
         window.prompt_panel.remember()
         if window.running.launch(request, wish.one_token):
             run_id = window.engine.runs
-            window.store.compared = tuple((run_id, lane) for lane in range(len(request.lanes)))
             assert self._shown is not None
             self._shown.began(run_id)
             self._know_model()

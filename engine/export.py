@@ -10,11 +10,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engine.events import Event, Loaded, RunEnd, RunStart, SessionFacts, SettingsChanged, TokenEvent
-from engine.figures import lane_letter
+from engine.figures import lane_letter, letters_beside
 from engine.replay_lines import json_line, settings_values
 from engine.settings import SamplingSettings
 
@@ -27,6 +27,8 @@ class ExportRun:
     """One lane's run as it stood when it was taken. A fork's tokens begin with its parent's, where those are known.
 
     header: what the first line of the run's replay file says, see docs/replay-format.md; may be empty.
+    beside: its letter among those that stand side by side; "": that of its lane. reference: the others are compared
+    with it; where no run is, with the first.
     """
 
     start: RunStart
@@ -35,10 +37,12 @@ class ExportRun:
     facts: SessionFacts | None = None
     changes: tuple[SettingsChanged, ...] = ()
     header: dict[str, Any] = field(default_factory=dict)
+    beside: str = ""
+    reference: bool = False
 
     @property
     def letter(self) -> str:
-        return lane_letter(self.start.lane)
+        return self.beside or lane_letter(self.start.lane)
 
     @property
     def lost(self) -> int:
@@ -88,10 +92,22 @@ def _text(value: object) -> str:
 
 def title_of(run: ExportRun, several: bool = True) -> str:
     """What a run is called: by the person, or by its number and letter. several: runs of other numbers stand beside."""
-    lane = f"lane {run.letter}" if run.start.lanes > 1 else ""
+    letter = lane_letter(run.start.lane) if several else run.letter
+    lane = f"lane {letter}" if run.start.lanes > 1 else ""
     number = f"run {run.start.run_id}" if several or not lane else ""
     plain = ", ".join(part for part in (number, lane) if part)
     return f"{run.start.name} ({plain})" if run.start.name else plain
+
+
+def lettered(runs: list[ExportRun]) -> list[ExportRun]:
+    """The same runs, each with a letter that no other has."""
+    letters = letters_beside([run.start for run in runs], [run.beside for run in runs])
+    return [replace(run, beside=letter) for run, letter in zip(runs, letters, strict=True)]
+
+
+def reference_place(runs: list[ExportRun]) -> int:
+    """Which of them the others are compared with: the first where nobody chose one."""
+    return next((at for at, run in enumerate(runs) if run.reference), 0)
 
 
 def runs_of(events: Iterable[Event], header: dict[str, Any], facts: SessionFacts | None = None) -> list[ExportRun]:

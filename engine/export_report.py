@@ -1,7 +1,7 @@
 """A comparison of runs to read and to pass on: Markdown, or HTML in one file. Events in, text out.
 
-The first run is the one that the others are held against. Texts come from models and people: in either format they
-stay text, whatever is in them.
+The reference is the run that the others are held against, the first where nobody chose one. Texts come from models and
+people: in either format they stay text, whatever is in them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.export import ExportRun, without_halves
+from engine.export import ExportRun, lettered, reference_place, without_halves
 from engine.export_told import (
     Say,
     as_is,
@@ -64,6 +64,7 @@ def as_markdown(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is
     """The report as Markdown; pictures are inside as data. Raises ValueError where there is no run."""
     if not runs:
         raise ValueError("a report needs a run")
+    runs = lettered(runs)
     yield f"# {_md(report_title(runs, say))}\n\n"
     yield "".join(f"- {_md(name)}: {_md(value)}\n" for name, value in facts_lines(runs, say)) + "\n"
     for heading, text in prompts_of(runs, say):
@@ -153,6 +154,7 @@ def as_html(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is, la
     a token. Raises ValueError where there is no run."""
     if not runs:
         raise ValueError("a report needs a run")
+    runs = lettered(runs)
     title = _html(report_title(runs, say))
     shades = "".join(
         f".s{n} {{ background: rgb(var(--shade) / {0.62 * n / SHADES:.2f}); }}\n" for n in range(1, SHADES + 1)
@@ -176,16 +178,16 @@ def as_html(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is, la
     yield "".join(f'<p class="muted">{_html(note)}</p>\n' for note in notes_of(runs, say))
     yield f'<h2>{_html(say("Texts, shaded by surprise"))}</h2>\n<div class="lanes">\n'
     told = partings(runs, say)
-    names = names_of(runs)
+    names, reference = names_of(runs), reference_place(runs)
     for at, (name, run) in enumerate(zip(names, runs, strict=True)):
         yield f'<section class="lane">\n<h3>{_html(name)}</h3>\n'
         if told[at].sentence:
             yield f'<p class="parting">{_html(told[at].sentence)}</p>\n'
         marks: dict[int, str] = {}
-        if at:
+        if at != reference:
             if (step := told[at].step) is not None:
                 marks[step] = run.letter
-        else:  # in the first run each place where another one leaves it
+        else:  # in the reference each place where another one leaves it
             for other, parting in zip(runs, told, strict=True):
                 if parting.step is not None:
                     marks[parting.step] = marks.get(parting.step, "") + other.letter

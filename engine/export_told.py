@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from engine.events import TokenEvent
-from engine.export import ExportRun, title_of
-from engine.figures import NGRAM, figures_of, first_difference, lane_letter
+from engine.export import ExportRun, reference_place, title_of
+from engine.figures import NGRAM, figures_of, first_difference
 from engine.replay_lines import seed_value
 from engine.settings import RANGES, SamplingSettings
 
@@ -18,7 +18,7 @@ UNKNOWN = "–"
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where a run first wrote another token than the first run. step None: it never did."""
+    """Where a run first wrote another token than the reference. step None: it never did."""
 
     step: int | None
     sentence: str
@@ -50,13 +50,16 @@ def facts_lines(runs: list[ExportRun], say: Say = as_is) -> list[tuple[str, str]
     if isinstance(versions, dict):
         told = ", ".join(f"{name} {version}" for name, version in versions.items() if isinstance(version, str))
         found.append((say("versions"), told))
+    if len(runs) > 1:
+        found.append((say("compared with"), names_of(runs)[reference_place(runs)]))
     return [(name, value) for name, value in found if value]
 
 
 def names_of(runs: list[ExportRun]) -> list[str]:
-    """What each run is called beside the others: its letter, where all belong to one run its letter alone."""
-    several = len({run.start.run_id for run in runs}) > 1
-    return [title_of(run, several) or lane_letter(run.start.lane) for run in runs]
+    """What each run is called beside the others: where all belong to one run by its letter, else that comes first."""
+    if len({run.start.run_id for run in runs}) > 1:
+        return [f"{run.letter}: {title_of(run)}" for run in runs]
+    return [title_of(run, several=False) for run in runs]
 
 
 def prompts_of(runs: list[ExportRun], say: Say = as_is) -> list[tuple[str, str]]:
@@ -145,30 +148,34 @@ def _percent(share: float) -> str:
 
 
 def partings(runs: list[ExportRun], say: Say = as_is) -> list[Parting]:
-    """For each run where it parts from the first, with the draws and the odds of both. Of the first itself: nothing."""
-    names = names_of(runs)
-    first = runs[0].ids
-    found = [Parting(None, "")]
-    for run in runs[1:]:
+    """For each run where it parts from the reference, with the draws and the odds of both."""
+    names, at_reference = names_of(runs), reference_place(runs)
+    reference, name = runs[at_reference], names[at_reference]
+    first = reference.ids
+    found = []
+    for place, run in enumerate(runs):
+        if place == at_reference:
+            found.append(Parting(None, say("The reference: the others are compared with it.") if len(runs) > 1 else ""))
+            continue
         own = run.ids
         at = first_difference(first, own)
-        if at is not None and at < max(run.lost, runs[0].lost):
+        if at is not None and at < max(run.lost, reference.lost):
             sentence = say("Parts from {first} at token {number}, which is not in this recording.").format(
-                first=names[0], number=at + 1
+                first=name, number=at + 1
             )
         elif at is not None:
-            words = [_token_words(each.tokens[at - each.lost], say) for each in (runs[0], run)]
+            words = [_token_words(each.tokens[at - each.lost], say) for each in (reference, run)]
             sentence = say("Parts from {first} at token {number}: {theirs}; here {own}.").format(
-                first=names[0], number=at + 1, theirs=words[0], own=words[1]
+                first=name, number=at + 1, theirs=words[0], own=words[1]
             )
-            if run.start.settings == runs[0].start.settings and run.precision in ("bfloat16", "float16"):
+            if run.start.settings == reference.start.settings and run.precision in ("bfloat16", "float16"):
                 sentence += " " + say(
                     "Both have the same settings: in {precision} the rounding of the arithmetic can part them."
                 ).format(precision=run.precision)
         elif len(first) == len(own):
-            sentence = say("The same tokens as {first}.").format(first=names[0])
+            sentence = say("The same tokens as {first}.").format(first=name)
         else:
-            sentence = say("The same tokens as {first} as far as both go.").format(first=names[0])
+            sentence = say("The same tokens as {first} as far as both go.").format(first=name)
         found.append(Parting(at, sentence))
     return found
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
-from engine.events import TokenEvent
+from engine.events import RunStart, TokenEvent
 from engine.lineage import (  # noqa: F401  views import the arithmetic over runs from here
     Branch,
     ancestors,
@@ -93,3 +94,18 @@ def lane_letter(lane: int) -> str:
         lane, place = divmod(lane - 1, 26)
         letters = chr(ord("A") + place) + letters
     return letters
+
+
+def letters_beside(starts: Sequence[RunStart], given: Sequence[str] = ()) -> list[str]:
+    """The letters of runs that stand side by side, each another one.
+
+    One of several lanes keeps its own where that is free; others take the next one that is. given: those that are
+    settled already, "" where not.
+    """
+    found = list(given) or [""] * len(starts)
+    for at, start in enumerate(starts):
+        own = lane_letter(start.lane)
+        if not found[at] and start.lanes > 1 and own not in found:
+            found[at] = own
+    free = (letter for letter in map(lane_letter, count()) if letter not in found)
+    return [letter or next(free) for letter in found]

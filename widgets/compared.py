@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QCoreApplication
 
-from engine.figures import lane_letter
+from engine.figures import letters_beside
 from engine.settings import SamplingSettings
 from widgets.run_store import Run
 
@@ -20,17 +20,18 @@ def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
     if len(sides) < 2:
         return ""
     runs = [run for run, _ in sides]
+    letters = letters_beside([run.start for run in runs])
     found = [
-        _told(_tr("models"), [_model(run, header) for run, header in sides]),
-        _told(_tr("precisions"), [_precision(run, header) for run, header in sides]),
+        _told(_tr("models"), letters, [_model(run, header) for run, header in sides]),
+        _told(_tr("precisions"), letters, [_precision(run, header) for run, header in sides]),
         _plain(_tr("other prompts"), [run.start.prompt for run in runs]),
         _plain(_tr("other system texts"), [run.start.system or header.get("system") for run, header in sides]),
-        _told(_tr("seeds, and so other draws"), [_seed(run) for run in runs]),
+        _told(_tr("seeds, and so other draws"), letters, [_seed(run) for run in runs]),
     ]
     others = [words for words in found if words]
     names = ", ".join(
-        _tr("{letter} is {name}").format(letter=lane_letter(at), name=run.start.name)
-        for at, run in enumerate(runs)
+        _tr("{letter} is {name}").format(letter=letter, name=run.start.name)
+        for letter, run in zip(letters, runs, strict=True)
         if run.start.name
     )
     if others:
@@ -54,12 +55,12 @@ def _same(settings: set[SamplingSettings]) -> str:
     return _tr("Model and prompt are the same, and no seed decides: what differs is the settings' doing.")
 
 
-def _told(what: str, values: Sequence[str]) -> str:
+def _told(what: str, letters: Sequence[str], values: Sequence[str]) -> str:
     """What differs and how, by letter. Something that is not known is no difference."""
     known = [value for value in values if value]
     if len(set(known)) < 2:
         return ""
-    each = ", ".join(f"{lane_letter(at)} {value}" for at, value in enumerate(values) if value)
+    each = ", ".join(f"{letter} {value}" for letter, value in zip(letters, values, strict=True) if value)
     return _tr("other {what} ({each})").format(what=what, each=each)
 
 

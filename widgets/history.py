@@ -37,6 +37,10 @@ class History(Generic[Value]):
             del self._values[:-KEPT]
         self._at = len(self._values) - 1
 
+    def amend(self, value: Value) -> None:
+        """Puts a value in place of the one that holds: no step, and what was undone can still be done again."""
+        self._values[self._at] = value
+
     def undo(self) -> bool:
         """Back to the value before. False where there is none."""
         return self._go(-1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine import events as ev
-from engine.figures import ancestors, beginning
+from engine.figures import ancestors, beginning, letters_beside
 from engine.settings import Parent, Preset
 from widgets.inside import Inside, Subject
 
@@ -161,6 +161,8 @@ class RunStore(QObject):
         self._rewound = False
         self.playing = False  # the run is played back
         self.compared: tuple[tuple[int, int], ...] = ()  # keys of the runs that stand side by side
+        self.letters: dict[tuple[int, int], str] = {}  # of those
+        self.reference: tuple[int, int] | None = None  # the others are compared with it; None: with the first
         self.version = 0  # counts changes, for views that want to know whether they are stale
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -424,8 +426,25 @@ class RunStore(QObject):
             self.mark()
 
     def compare(self, runs: Iterable[Run]) -> None:
-        """Puts these runs side by side, lettered A, B, C in this order."""
-        self.compared = tuple(run.key for run in runs)
+        """Puts these runs side by side. A lane of several keeps its letter, others take the next that is free.
+
+        Where the same ones stand there already, their letters and the reference stay.
+        """
+        here = list(runs)
+        keys = tuple(run.key for run in here)
+        if set(keys) == set(self.compared) == set(self.letters):
+            self.put_beside(keys, self.letters, self.reference)
+        else:
+            self.put_beside(keys, dict(zip(keys, letters_beside([run.start for run in here]), strict=True)))
+
+    def put_beside(
+        self,
+        keys: tuple[tuple[int, int], ...],
+        letters: dict[tuple[int, int], str],
+        reference: tuple[int, int] | None = None,
+    ) -> None:
+        """Which runs stand side by side, what each is called there, and with which the others are compared."""
+        self.compared, self.letters, self.reference = keys, letters, reference
         self.mark()
 
     def hover(self, step: int | None, run: Run | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from app.commands.arguments import output_path, whole_number
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", dest="number", metavar="N", help="only the run of this number (left out: all)")
     parser.add_argument("--lane", metavar="A", help="only the lane of this letter (left out: all)")
     parser.add_argument(
+        "--reference", metavar="A", help="of a report, the lane that the others are compared with (left out: the first)"
+    )
+    parser.add_argument(
         "--alternatives",
         default=str(ALTERNATIVES),
         metavar="N",
@@ -44,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     out = None if args.out is None else output_path(args.out)
     replay = read_replay(Path(args.replay))
     runs = chosen(runs_of(replay.events, replay.header, replay.facts), args.number, args.lane)
+    if args.reference is not None:
+        runs = compared_with(runs, args.reference)
     notes = [note for note in (replay.damage, *replay.notes) if note]
     if args.kind in SINGLE and len(runs) > 1:
         notes.append(f"This is of {title_of(runs[0])}; --run and --lane choose another.")
@@ -85,6 +91,12 @@ def chosen(runs: list[ExportRun], number: str | None, letter: str | None) -> lis
         here = ", ".join(title_of(run) for run in runs[:20])
         raise SettingsRefused("There is no such run in the file.", "It holds {runs}.", runs=here or "no run at all")
     return found
+
+
+def compared_with(runs: list[ExportRun], letter: str) -> list[ExportRun]:
+    """The same runs, the others compared with the first lane of this letter. Raises SettingsRefused without one."""
+    (reference, *_) = chosen(runs, None, letter)
+    return [replace(run, reference=run is reference) for run in runs]
 
 
 def write(text: str) -> None:

@@ -69,6 +69,12 @@ def test_of_several_lanes_the_first_is_taken_for_code_and_that_is_said(replay, c
     assert "--lane" in capsys.readouterr().err
 
 
+def test_a_report_is_held_against_the_lane_that_is_named(replay, capsys):
+    assert main(["export", str(replay), "--as", "markdown", "--reference", "b"]) == 0
+    assert "compared with: lane B" in capsys.readouterr().out
+    assert "lane D" not in failed(capsys, 2, str(replay), "--as", "markdown", "--reference", "D")
+
+
 def test_alternatives_are_as_many_as_asked(replay, capsysbinary):
     assert main(["export", str(replay), "--as", "jsonl", "--alternatives", "2"]) == 0
     lines = capsysbinary.readouterr().out.decode().split("\n")[:-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +81,36 @@ def test_what_stands_side_by_side_is_what_a_report_compares(window, until, tmp_p
     page = (tmp_path / "r.html").read_text("utf-8")
     assert "run 1, lane B" in page
     assert "lane A" not in page.split("Texts")[1]
+
+
+def test_exports_have_the_reference_the_letters_and_the_order_of_the_lanes_page(window, until, tmp_path):
+    store = window.store
+    other = store.runs[1].tokens
+    other[1] = replace(other[1], token_id=99)
+    window.laboratory.show("lanes")
+    page = window.laboratory.page("lanes")
+    store.compare(store.runs[:2])
+    page.look()
+    columns = page._columns
+    first, second = (columns[lane.key] for lane in page.lanes.lanes)
+    second.left_action.trigger()
+    second.reference_action.trigger()
+    assert [columns[lane.key].chip.letter for lane in page.lanes.lanes] == ["B", "A"]
+    for kind in ("html", "markdown", "csv", "jsonl"):
+        assert written(window, until, ExportWish(kind, "lanes", str(tmp_path / kind)))
+    report = (tmp_path / "html").read_text("utf-8")
+    assert "<dt>compared with</dt><dd>lane B</dd>" in report
+    assert "Parts from lane B at token 2" in report
+    assert report.index("<h3>lane B</h3>") < report.index("<h3>lane A</h3>")
+    assert re.findall('data-mark="(.)"', report) == ["A", "A"]
+    assert "compared with: lane B" in (tmp_path / "markdown").read_text("utf-8")
+    with open(tmp_path / "csv", encoding="utf-8-sig", newline="") as file:
+        assert [(row["lane"], row["text"]) for row in csv.DictReader(file)][1::3] == [("B", " two"), ("A", " three")]
+    rows = [json.loads(line) for line in (tmp_path / "jsonl").read_text("utf-8").splitlines()]
+    assert [row["lane"] for row in rows] == ["B"] * 3 + ["A"] * 3
+    first.reference_action.trigger()
+    assert written(window, until, ExportWish("html", "lanes", str(tmp_path / "html")))
+    assert "Parts from lane A at token 2" in (tmp_path / "html").read_text("utf-8")
 
 
 def test_pictures_are_in_the_report_as_they_stand(window, until, tmp_path):

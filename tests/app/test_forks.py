@@ -348,11 +348,13 @@ def test_undoing_a_pruning_brings_back_what_was_shown_and_compared(ran, until):
         window.text_view.asked.emit(ForkWish(store.runs[0].place(step), text="x"))
         forked(window, until, 2 if step == 4 else 3)
     store.compare(store.runs)
+    store.put_beside(store.compared, store.letters, (3, 0))
     store.show(store.runs[2])
     window.forks.prune(PruneWish(((2, 0), (3, 0))))
     assert store.compared == ((1, 0),)
     window.forks.undo_action.trigger()
     assert store.compared == ((1, 0), (2, 0), (3, 0))
+    assert store.reference == (3, 0)
     assert store.current is store.runs[2]
 
 

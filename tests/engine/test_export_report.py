@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from PySide6.QtGui import QTextDocument
 
-from engine.export import ExportRun
+from engine.export import ExportRun, as_json_lines, lettered
 from engine.export_report import Picture, as_html, as_markdown
 from engine.export_told import figures_table, partings, prompts_of, report_title, settings_table
 from engine.settings import SamplingSettings
@@ -85,13 +86,38 @@ class Page(HTMLParser):
 
 def test_the_first_parting_is_told_with_draws_and_odds_of_both(two):
     first, second = partings(two)
-    assert (first.step, first.sentence) == (None, "")
+    assert (first.step, first.sentence) == (None, "The reference: the others are compared with it.")
     assert second.step == 2
     assert "token 3" in second.sentence
     assert "“ bends”" in second.sentence
     assert "“ sleeps”" in second.sentence
     for run in two:
         assert f"{100 * 2.718281828459045 ** run.tokens[2].logprob:.1f} %" in second.sentence
+
+
+def test_the_others_are_compared_with_the_chosen_reference(two):
+    third = lane(2, ["The", " sea", ".", "!"], COLD, [1, 7, 4, 8])
+    chosen = [two[0], replace(two[1], reference=True), third]
+    first, second, last = partings(chosen)
+    assert first.sentence.startswith("Parts from warm (lane B) at token 3: “ sleeps”")
+    assert second.sentence == "The reference: the others are compared with it."
+    assert last.sentence.startswith("Parts from warm (lane B) at token 2")
+    for text in ("".join(as_html(chosen, [])), "".join(as_markdown(chosen, []))):
+        assert re.search(r"compared with(</dt><dd>|: )warm \(lane B\)", text)
+    page = Page("".join(as_html(chosen, [])))
+    assert page.marks == [("A", " bends"), ("C", " river"), ("A", " sleeps"), ("C", " sea")]
+
+
+def test_runs_that_stand_side_by_side_have_a_letter_each_and_keep_that_of_the_page(two):
+    other = replace(two[0], start=replace(two[0].start, run_id=5, lanes=1))
+    runs = [two[1], other, replace(two[0], start=replace(two[0].start, run_id=6))]
+    assert [row[0] for row in settings_table(lettered(runs))[1:]] == [
+        "B: warm (run 3, lane B)", "C: run 5", "A: run 6, lane A"
+    ]  # fmt: skip
+    moved = [replace(two[0], beside="C"), replace(two[1], beside="A")]
+    assert [run.letter for run in lettered(moved)] == ["C", "A"]
+    assert [row[0] for row in settings_table(moved)[1:]] == ["lane C", "warm (lane A)"]
+    assert [row["lane"] for row in map(json.loads, as_json_lines(moved))] == ["C"] * 4 + ["A"] * 4
 
 
 def test_equal_texts_are_not_said_to_part(two):

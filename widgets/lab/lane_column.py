@@ -183,11 +183,11 @@ class LaneColumn(QFrame):
         lane = lanes.lane(self.key)
         assert lane is not None
         self.lane, place = lane, lanes.place(self.key)
-        self._letter, self._colour = lanes.letter(self.key), place
+        self._letter, self._colour = lane.letter, lane.colour
         self.reference_letter = lanes.letter(lanes.reference)
         is_reference = lanes.reference == self.key
-        self.chip.show_letter(self._letter, place)
-        self.canvas.set_colour(place)
+        self.chip.show_letter(self._letter, self._colour)
+        self.canvas.set_colour(self._colour)
         if self.name_field.text() != lane.name and not self.name_field.isModified():
             self.name_field.setText(lane.name)
             self.name_field.setCursorPosition(0)  # of a long name its beginning is seen

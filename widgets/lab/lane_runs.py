@@ -14,19 +14,26 @@ class LaneRuns:
 
     def __init__(self, store: RunStore) -> None:
         self.store = store
-        self.left_out = 0  # runs that were put side by side and found no room
+        self.left_out: tuple[tuple[int, int], ...] = ()  # runs that were put side by side and found no room
         self._keys: dict[int, tuple[int, int]] = {}
 
-    def began(self, lanes: LaneSet, run_id: int) -> tuple[tuple[int, int], ...]:
-        """These lanes are written by this run; the keys of their runs."""
-        self.left_out = 0
-        for number, lane in enumerate(lanes.lanes):
+    def began(self, lanes: LaneSet, run_id: int) -> None:
+        """These lanes are written by this run, which numbers them by their letters."""
+        self.left_out = ()
+        for number, lane in enumerate(lanes.by_letter):
             self._keys[lane.key] = (run_id, number)
-        return tuple(self._keys[lane.key] for lane in lanes.lanes)
 
     def forget(self) -> None:
         """A recording took the place of all runs, and its own may have the same numbers."""
         self._keys.clear()
+        self.left_out = ()
+
+    def put_beside(self, lanes: LaneSet) -> None:
+        """Lets reports and exports hold these runs side by side: in this order, with these letters and reference."""
+        known = {self._keys[lane.key]: lane for lane in lanes.lanes if lane.key in self._keys}
+        if known:
+            letters = {key: lane.letter for key, lane in known.items()}
+            self.store.put_beside((*known, *self.left_out), letters, self._keys.get(lanes.reference))
 
     def of(self, key: int) -> Run | None:
         """What the lane with this key wrote."""
@@ -37,18 +44,21 @@ class LaneRuns:
         """The runs that were put side by side elsewhere as lanes with keys from `next_key` on; None where they are
         these lanes' own, or fewer than two. shared: what lanes without a prompt of their own are asked."""
         runs = [run for key in self.store.compared if (run := self.store.run(key)) is not None]
-        self.left_out = 0
+        self.left_out = ()
         if len(runs) < LEAST or {run.key for run in runs[:MOST]} == {self._keys.get(lane.key) for lane in lanes.lanes}:
             return None
-        self.left_out = max(0, len(runs) - MOST)
+        self.left_out = tuple(run.key for run in runs[MOST:])
         return self._as_lanes(runs[:MOST], shared, next_key)
 
     def _as_lanes(self, runs: Sequence[Run], shared: LanePrompt, next_key: int) -> LaneSet:
-        lanes = []
+        lanes, reference = [], next_key
         for key, run in enumerate(runs, start=next_key):
             start = run.start
             asked = LanePrompt(start.prompt, start.system)
-            lanes.append(Lane(key, start.settings, start.name, None if asked == shared else asked))
+            own = None if asked == shared else asked
+            lanes.append(Lane(key, start.settings, start.name, own, self.store.letters.get(run.key, "")))
             self._keys[key] = run.key
+            if run.key == self.store.reference:
+                reference = key
         first = runs[0].start
-        return LaneSet(tuple(lanes), next_key, first.lockstep, first.max_new_tokens)
+        return LaneSet(tuple(lanes), reference, first.lockstep, first.max_new_tokens)

@@ -16,17 +16,24 @@ MOST_NEW_TOKENS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One lane. key: stays the same while the lane is edited or moved. own: None: the prompt that all lanes share."""
+    """One lane. key: stays the same while the lane is edited or moved, and so does its letter; "": the first that is
+    free. own: None: the prompt that all lanes share."""
 
     key: int
     settings: SamplingSettings
     name: str = ""
     own: LanePrompt | None = None
+    letter: str = ""
+
+    @property
+    def colour(self) -> int:
+        """In theme.lane: it goes with the letter."""
+        return ord(self.letter[-1]) - ord("A")
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSet:
-    """reference: the key of the lane that the others are compared with. lockstep: as in Request."""
+    """From left to right. reference: the key of the lane that the others are compared with. lockstep: as in Request."""
 
     lanes: tuple[Lane, ...]
     reference: int
@@ -36,6 +43,11 @@ class LaneSet:
     def __post_init__(self) -> None:
         if all(lane.key != self.reference for lane in self.lanes):
             object.__setattr__(self, "reference", self.lanes[0].key)
+        if not all(lane.letter for lane in self.lanes):
+            taken = {lane.letter for lane in self.lanes}
+            free = (letter for letter in LETTERS if letter not in taken)
+            lanes = tuple(lane if lane.letter else replace(lane, letter=next(free)) for lane in self.lanes)
+            object.__setattr__(self, "lanes", lanes)
 
     # ---------------------------------------------------------------- asking
 
@@ -47,7 +59,12 @@ class LaneSet:
         return [lane.key for lane in self.lanes].index(key)
 
     def letter(self, key: int) -> str:
-        return LETTERS[self.place(key)]
+        return self.lanes[self.place(key)].letter
+
+    @property
+    def by_letter(self) -> tuple[Lane, ...]:
+        """As the engine numbers them, so that a run's lanes have the letters that they have here."""
+        return tuple(sorted(self.lanes, key=lambda lane: (len(lane.letter), lane.letter)))
 
     @property
     def reference_lane(self) -> Lane:
@@ -81,11 +98,16 @@ class LaneSet:
     def with_copy(self, key: int, next_key: int) -> LaneSet:
         """With one lane more, after the one it copies."""
         at = self.place(key)
-        copy = replace(self.lanes[at], key=next_key, name="")
+        copy = replace(self.lanes[at], key=next_key, name="", letter="")
         return replace(self, lanes=(*self.lanes[: at + 1], copy, *self.lanes[at + 1 :]))
 
     def without(self, key: int) -> LaneSet:
         return replace(self, lanes=tuple(lane for lane in self.lanes if lane.key != key))
+
+    def dealt(self) -> LaneSet:
+        """The same lanes with letters from A on, without a gap, in the order that they had."""
+        letters = {lane.key: letter for lane, letter in zip(self.by_letter, LETTERS, strict=False)}
+        return replace(self, lanes=tuple(replace(lane, letter=letters[lane.key]) for lane in self.lanes))
 
     def moved(self, key: int, by: int) -> LaneSet:
         """The lane so many places further right; never beyond an end."""

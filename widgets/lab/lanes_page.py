@@ -177,8 +177,9 @@ class LanesPage(QWidget):
             column.deleteLater()
         for column in here:
             column.show_lane(lanes, len(lanes.lanes) > LEAST)
+        self._put_beside()
         self._bind()
-        self.bar.show_lanes(lanes, self._runs.left_out)
+        self.bar.show_lanes(lanes, len(self._runs.left_out))
         self.bar.undo_button.setEnabled(self._history.can_undo)
         self.bar.redo_button.setEnabled(self._history.can_redo)
         if self._editor is not None:
@@ -250,8 +251,7 @@ class LanesPage(QWidget):
         if lane is None:
             self._editor.hide()
             return
-        place = self.lanes.place(lane.key)
-        self._editor.show_lane(lane, self.lanes.letter(lane.key), place, self._shared)
+        self._editor.show_lane(lane, lane.letter, lane.colour, self._shared)
 
     @Slot(object, bool)
     def _edited_lane(self, lane: Lane, same_step: bool) -> None:
@@ -296,8 +296,10 @@ class LanesPage(QWidget):
         return self._runs.of(key)
 
     def began(self, run_id: int) -> None:
-        """The lanes as they stand are written by this run."""
-        self._seen_compared = self._runs.began(self.lanes, run_id)
+        """The lanes as they stand are written by this run. Letters that lanes took along when they went come back."""
+        self._history.amend(self.lanes.dealt())
+        self._runs.began(self.lanes, run_id)
+        self._seen_compared = self.store.compared
         self._show_lanes()
 
     @Slot()
@@ -400,7 +402,8 @@ class LanesPage(QWidget):
         ]
         if parted != self._parted:
             self._parted = parted
-            self.table.show_rows(parting_rows(watches, self.lanes.place(self.lanes.reference)), len(watches))
+            letters = tuple(lane.letter for lane in self.lanes.lanes)
+            self.table.show_rows(parting_rows(watches, self.lanes.place(self.lanes.reference)), letters)
 
     def _adopt(self) -> None:
         """Runs that were put side by side elsewhere become the lanes; undo brings back those that were set up."""
@@ -408,6 +411,14 @@ class LanesPage(QWidget):
         if adopted is not None:
             self._next_key += len(adopted.lanes)
             self.take(adopted)
+        else:
+            self._put_beside()
+
+    def _put_beside(self) -> None:
+        """What stands here is what reports and exports hold side by side, unless others were compared meanwhile."""
+        if self.store.compared == self._seen_compared:
+            self._runs.put_beside(self.lanes)
+            self._seen_compared = self.store.compared
 
     @Slot(object, object)
     def _picked(self, step: int, lane: int) -> None:

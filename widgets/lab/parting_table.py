@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
 
 from widgets import theme
 from widgets.format import count_text, number_text, plain_tooltip
-from widgets.lab.lane_set import LETTERS
 from widgets.lab.lane_words import odds_tooltip, odds_words, tr, word_text
 from widgets.lab.parting import PartingRow
 from widgets.panel import Panel
@@ -27,30 +26,30 @@ class PartingModel(QAbstractTableModel):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows: tuple[PartingRow, ...] = ()
-        self.lanes = 0
+        self.letters: tuple[str, ...] = ()  # of the lanes, from left to right
 
-    def set_rows(self, rows: tuple[PartingRow, ...], lanes: int) -> None:
+    def set_rows(self, rows: tuple[PartingRow, ...], letters: tuple[str, ...]) -> None:
         self.beginResetModel()
-        self.rows, self.lanes = rows, lanes
+        self.rows, self.letters = rows, letters
         self.endResetModel()
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008  Qt's own default
         return 0 if parent.isValid() else len(self.rows)
 
     def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        return 0 if parent.isValid() else FIXED + self.lanes
+        return 0 if parent.isValid() else FIXED + len(self.letters)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if orientation != Qt.Orientation.Horizontal:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             fixed = (tr("place"), tr("word"), tr("draw u"))
-            return fixed[section] if section < FIXED else LETTERS[section - FIXED]
+            return fixed[section] if section < FIXED else self.letters[section - FIXED]
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         if role == Qt.ItemDataRole.ToolTipRole and section >= FIXED:
             return tr("The word's odds in lane {letter} after its settings; ✓: chosen by it").format(
-                letter=LETTERS[section - FIXED]
+                letter=self.letters[section - FIXED]
             )
         return None
 
@@ -62,7 +61,9 @@ class PartingModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return self.cell(row, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return plain_tooltip(odds_tooltip(row.odds[lane], LETTERS[lane]) if lane >= 0 else self.cell(row, column))
+            return plain_tooltip(
+                odds_tooltip(row.odds[lane], self.letters[lane]) if lane >= 0 else self.cell(row, column)
+            )
         if role == Qt.ItemDataRole.FontRole:
             chosen = lane >= 0 and lane in row.choosers
             return theme.mono(-1) if column == 1 else theme.font(-1, bold=chosen)
@@ -71,21 +72,20 @@ class PartingModel(QAbstractTableModel):
             return theme.current().muted if quiet else theme.current().ink
         return None
 
-    @staticmethod
-    def cell(row: PartingRow, column: int) -> str:
+    def cell(self, row: PartingRow, column: int) -> str:
         """What stands in a cell."""
         if column == 0:
             return tr("word {number}").format(number=count_text(row.step + 1)) if row.first_of_step else ""
         if column == 1:
             return word_text(row.word)
         if column == 2:
-            return draws_text(row)
+            return draws_text(row, self.letters)
         lane = column - FIXED
         words = odds_words(row.odds[lane])
         return f"{words} ✓" if lane in row.choosers else words
 
 
-def draws_text(row: PartingRow) -> str:
+def draws_text(row: PartingRow, letters: Sequence[str]) -> str:
     """The draw of those who chose a word; each by itself where they differ."""
 
     def shown(u: float | None) -> str:
@@ -93,7 +93,7 @@ def draws_text(row: PartingRow) -> str:
 
     if len(set(row.draws)) == 1:
         return shown(row.draws[0])
-    return ", ".join(f"{LETTERS[lane]} {shown(u)}" for lane, u in zip(row.choosers, row.draws, strict=True))
+    return ", ".join(f"{letters[lane]} {shown(u)}" for lane, u in zip(row.choosers, row.draws, strict=True))
 
 
 class PartingView(QTableView):
@@ -122,10 +122,10 @@ class PartingView(QTableView):
         )
         self.viewport().update()
 
-    def set_rows(self, rows: tuple[PartingRow, ...], lanes: int) -> None:
-        if rows == self.rows.rows and lanes == self.rows.lanes:
+    def set_rows(self, rows: tuple[PartingRow, ...], letters: tuple[str, ...]) -> None:
+        if rows == self.rows.rows and letters == self.rows.letters:
             return
-        self.rows.set_rows(rows, lanes)
+        self.rows.set_rows(rows, letters)
         self.resizeColumnsToContents()
         for column in range(self.rows.columnCount()):
             self.setColumnWidth(column, min(theme.base_px() * 18, self.columnWidth(column) + 10))
@@ -175,8 +175,8 @@ class PartingTable(Panel):
     def minimumSizeHint(self) -> QSize:
         return QSize(200, theme.base_px() * 7)
 
-    def show_rows(self, rows: Sequence[PartingRow], lanes: int) -> None:
-        self.view.set_rows(tuple(rows), lanes)
+    def show_rows(self, rows: Sequence[PartingRow], letters: tuple[str, ...]) -> None:
+        self.view.set_rows(tuple(rows), letters)
         drawn: dict[int, set[float]] = {}
         for row in rows:
             drawn.setdefault(row.step, set()).update(u for u in row.draws if u is not None)

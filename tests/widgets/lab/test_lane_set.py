@@ -41,6 +41,20 @@ def test_damaged_lanes_are_refused(change):
         LaneSet.from_dict({})
 
 
+def letters(lanes: LaneSet) -> str:
+    return "".join(lane.letter for lane in lanes.lanes)
+
+
+def test_a_letter_stays_with_its_lane():
+    three = LANES.with_copy(0, 2)
+    assert letters(three) == "ACB"
+    assert letters(three.moved(2, 1)) == "ABC"
+    assert [three.letter(key) for key in (0, 1, 2)] == ["A", "B", "C"]
+    assert letters(three.without(0).with_copy(1, 3)) == "CBA"
+    assert letters(three.without(0).dealt()) == "BA"
+    assert [lane.key for lane in three.by_letter] == [0, 1, 2]
+
+
 def test_seeds_of_lanes_that_draw_nothing_are_no_different_draws():
     def lanes(*settings: SamplingSettings) -> LaneSet:
         return LaneSet(tuple(Lane(key, each) for key, each in enumerate(settings)), 0)

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 
 from engine import events as ev
+from engine.figures import lane_letter
 from engine.settings import LanePrompt, SamplingSettings
 from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
@@ -236,7 +237,7 @@ def test_a_removed_lane_comes_back_with_its_text(written, qtbot):
     run = b.source.run
     b.remove_action.trigger()
     assert [c.source.run.start.lane for c in columns(written)] == [0, 2]
-    assert [c.chip.letter for c in columns(written)] == ["A", "B"]
+    assert [c.chip.letter for c in columns(written)] == ["A", "C"]  # as its run is called elsewhere
     assert b.isHidden()
     qtbot.keyClick(written, Qt.Key.Key_Z, CONTROL_KEY)
     assert columns(written)[1].source.run is run
@@ -257,7 +258,61 @@ def test_moving_a_lane_takes_its_text_along(written):
     _, _, c = columns(written)
     c.left_action.trigger()
     assert [each.source.run.start.lane for each in columns(written)] == [0, 2, 1]
-    assert [each.chip.letter for each in columns(written)] == ["A", "B", "C"]
+
+
+def headers(page):
+    model = page.table.view.rows
+    return [model.headerData(at, Qt.Orientation.Horizontal) for at in range(3, model.columnCount())]
+
+
+def test_a_lane_keeps_its_letter_and_colour_wherever_it_goes(written):
+    _, b, c = columns(written)
+    colour = c.chip.colour
+    c.left_action.trigger()
+    assert [each.chip.letter for each in columns(written)] == headers(written) == ["A", "C", "B"]
+    assert c.chip.colour == c.canvas.colour == colour
+    assert written.table.view.rows.cell(written.table.view.rows.rows[0], 2) == "A 0.400, C no draw"
+    b.reference_action.trigger()
+    written._write_words()
+    assert c.parting_label.text().startswith("leaves B at word 5")
+    assert written.store.compared == ((1, 0), (1, 2), (1, 1))
+    assert written.store.letters == {run.key: lane_letter(run.start.lane) for run in written.store.runs}
+    assert written.store.reference == (1, 1)
+
+
+def test_a_new_lane_takes_a_free_letter_and_a_run_closes_the_gaps(written):
+    columns(written)[1].remove_action.trigger()
+    written.undo()
+    columns(written)[0].remove_action.trigger()
+    assert [each.chip.letter for each in columns(written)] == ["B", "C"]
+    columns(written)[0].duplicate_action.trigger()
+    assert [each.chip.letter for each in columns(written)] == ["B", "A", "C"]
+    written.undo()
+    columns(written)[1].left_action.trigger()
+    written.began(2)  # C before B: the engine numbers them by their letters
+    assert [each.chip.letter for each in columns(written)] == ["B", "A"]
+    assert written.store.letters == {(2, 1): "B", (2, 0): "A"}
+    assert written.store.compared == ((2, 1), (2, 0))
+
+
+def test_what_was_taken_out_of_the_lanes_is_not_compared_until_it_comes_back(written):
+    columns(written)[1].remove_action.trigger()
+    assert written.store.compared == ((1, 0), (1, 2))
+    written.undo()
+    assert written.store.compared == ((1, 0), (1, 1), (1, 2))
+
+
+def test_runs_compared_from_elsewhere_bring_their_letters(page_of):
+    alone = [replace(event, run_id=2) for event in lane_events(0, CONTROL, SAME_U, lanes=1)]
+    store = store_with(lane_events(0, CONTROL, SAME_U), lane_events(1, HOTTER, SAME_U), alone)
+    page = page_of(store)
+    store.compare(store.runs[1:])
+    page.look()
+    assert [each.chip.letter for each in columns(page)] == headers(page) == ["B", "A"]
+    columns(page)[1].reference_action.trigger()
+    store.compare(store.runs[1:])  # as an undo elsewhere does
+    page.look()
+    assert store.reference == (2, 0)
 
 
 def test_the_lane_with_the_focus_is_edited_moved_and_removed_by_key(written, qtbot):
