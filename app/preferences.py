@@ -50,6 +50,7 @@ class Preferences:
     system: str = ""
     raw: bool = False
     sampling: dict[str, Any] = field(default_factory=lambda: dict(FIRST_SAMPLING))
+    sampling_tokens: dict[str, Any] = field(default_factory=dict)  # whose tokens `sampling` names, as presets have it
     max_new_tokens: int = 256
     stop: list[str] = field(default_factory=list)
     begin_with: str = ""  # what every run is made to begin with

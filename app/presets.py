@@ -169,7 +169,8 @@ class Presets(QObject):
         self.look_again()
         if (name := self._good_name(str(name))) is None:
             return
-        preset = Preset(name, self.window.sampling_panel.settings(), with_seed)
+        panel = self.window.sampling_panel
+        preset = Preset(name, panel.settings(), with_seed, tokens=panel.token_names())
         change = with_new(self.own, preset)
         words = self.tr("“{name}” is saved.") if change.before is None else self.tr("“{name}” is replaced.")
         self._do(Step(self.tr("save “{name}”").format(name=name), (change,)), words.format(name=name))

@@ -6,16 +6,32 @@ frame.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
+from engine.events import TokenNames
+
 if TYPE_CHECKING:
     from app.main_window import MainWindow
     from engine.redecide import FinishedRun
+    from engine.settings import SamplingSettings
     from widgets.run_store import Run
 
 FRAME_MS = 16
+
+
+def names_in(run: Run, settings: SamplingSettings) -> TokenNames | None:
+    """Whose tokens these settings of a run name, and what they are called as far as the run tells."""
+    if run.facts is None or not settings.names_tokens:
+        return None
+    wanted, found = settings.token_ids, dict[int, str]()
+    for token in run.tokens:
+        found.update((each.token_id, each.text) for each in token.candidates if each.token_id in wanted)
+        if len(found) == len(wanted):
+            break
+    return TokenNames(run.facts.name, run.facts.vocab_size, tuple(sorted(found.items())))
 
 
 class Redecisions(QObject):
@@ -56,13 +72,25 @@ class Redecisions(QObject):
         """As it was written: the settings go back to those that the run ended with."""
         run = self.window.store.current
         if run is not None and run.tokens:
-            self.window.sampling_panel.take_settings(run.tokens[-1].settings)
+            settings = run.tokens[-1].settings
+            self.window.sampling_panel.take_settings(settings, names_in(run, settings))
         self.window.text_view.show_redecided(None)
+
+    def _with_its_tokens(self, run: Run, settings: SamplingSettings) -> SamplingSettings:
+        """A text of another model than the one whose tokens the panel means keeps its own bans and biases."""
+        loaded, names, wrote = self.window.store.facts, self.window.sampling_panel.token_names(), run.facts
+        whose = (loaded.name, loaded.vocab_size) if loaded else (names.model, names.vocab_size) if names else None
+        if wrote is None or whose is None or whose == (wrote.name, wrote.vocab_size):
+            return settings
+        own = run.tokens[-1].settings
+        return replace(settings, logit_bias=own.logit_bias, banned=own.banned, banned_sequences=own.banned_sequences)
 
     @Slot()
     def work(self) -> None:
         """A recording that has lost words decides nothing: penalties depend on all of them."""
         run, settings = self.window.store.current, self.window.sampling_panel.settings()
+        if run is not None and run.tokens:
+            settings = self._with_its_tokens(run, settings)
         if run is None or run.running or run.gaps or not run.tokens or run.tokens[-1].settings == settings:
             self.window.text_view.show_redecided(None)
             return

@@ -10,6 +10,7 @@ from PySide6.QtCore import QByteArray
 
 from app.preferences import Preferences, write_preferences
 from engine.errors import SettingsRefused
+from engine.presets import token_names, token_names_values
 from engine.settings import LoadPlan, SamplingSettings
 from widgets import theme
 
@@ -40,7 +41,11 @@ def restore(window: MainWindow) -> None:
     window.sampling_panel.constraints.set_begin(p.begin_with)
     with contextlib.suppress(SettingsRefused, TypeError):
         window.sampling_panel.restore(
-            SamplingSettings.from_dict(p.sampling), p.max_new_tokens, tuple(p.stop), p.seconds_per_token
+            SamplingSettings.from_dict(p.sampling),
+            p.max_new_tokens,
+            tuple(p.stop),
+            p.seconds_per_token,
+            token_names(p.sampling_tokens),
         )
     window.engine.set_pace(p.seconds_per_token)
     window.text_view.set_size_step(p.text_size)
@@ -55,6 +60,8 @@ def remember(window: MainWindow) -> None:
     p.prompt, p.system = window.prompt_panel.prompt(), window.prompt_panel.system() or ""
     p.raw = window.prompt_panel.raw()
     p.sampling = window.sampling_panel.settings().as_dict()
+    names = window.sampling_panel.token_names()
+    p.sampling_tokens = token_names_values(names) if names is not None else {}
     p.max_new_tokens = window.sampling_panel.max_new_tokens()
     p.stop = list(window.sampling_panel.stop_strings())
     p.begin_with, p.words = window.sampling_panel.forced_text(), window.sampling_panel.constraints.state()

@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 
 from engine.errors import SettingsRefused
+from engine.words import TokenNames
 
 FLOATS = ("float32", "bfloat16", "float16")
 PRECISIONS = (*FLOATS, "int8", "nf4", "fp4")
@@ -278,6 +279,17 @@ class SamplingSettings:
         """Whether they mean something with one tokenizer only."""
         return bool(self.logit_bias or self.banned or self.banned_sequences)
 
+    @property
+    def token_ids(self) -> set[int]:
+        """All that they name."""
+        sequences = (token_id for ids in self.banned_sequences for token_id in ids)
+        return {*(token_id for token_id, _ in self.logit_bias), *self.banned, *sequences}
+
+    @property
+    def without_tokens(self) -> SamplingSettings:
+        """The same for any tokenizer."""
+        return replace(self, logit_bias=(), banned=(), banned_sequences=())
+
     def as_dict(self) -> dict[str, float | int]:
         return asdict(self)
 
@@ -492,6 +504,7 @@ class Preset:
 
     with_seed: the seed belongs to it; otherwise choosing it leaves the seed as it is. words: what it is good for.
     source: "own" of the person, "built in", or "model" for the generation defaults of the model that is loaded.
+    tokens: whose the token ids of its settings are, where they name any and that is known.
     """
 
     name: str
@@ -499,6 +512,7 @@ class Preset:
     with_seed: bool = False
     words: str = ""
     source: str = "own"
+    tokens: TokenNames | None = None
 
     def applied(self, settings: SamplingSettings) -> SamplingSettings:
         """What choosing it makes of these settings."""

@@ -1,4 +1,7 @@
-"""Words as the loaded model's tokens, for bans and biases: what is asked and answered. prompt.py finds the tokens."""
+"""Words as a model's tokens, for bans and biases: what is asked and answered, and whose tokens settings name.
+
+prompt.py finds the tokens.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +31,19 @@ class WordTokens:
 
     words: tuple[tuple[WordForm, ...], ...]
     labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenNames:
+    """Whose token ids some settings name: another model means other words by the same numbers.
+
+    texts: pairs of id and what the token is called there, as far as that is known.
+    """
+
+    model: str
+    vocab_size: int
+    texts: tuple[tuple[int, str], ...] = ()
+
+    def are_of(self, model: str, vocab_size: int) -> bool:
+        """Whether that model's tokens are meant."""
+        return (self.model, self.vocab_size) == (model, vocab_size)

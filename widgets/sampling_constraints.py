@@ -21,7 +21,7 @@ from widgets.run_store import BUSY, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 from widgets.small import SmallText
 from widgets.stop_list import escaped, unescaped
-from widgets.word_rules import BAN, Forms, beginning_alike, others, rule_of, ruled
+from widgets.word_rules import BAN, Forms, beginning_alike, others, rule_of, ruled, without
 
 MOST_WORDS = 200
 MOST_OTHERS = 40  # tokens of no word that are shown one by one
@@ -118,6 +118,24 @@ class Constraints(QWidget):
         if settings != self._settings:
             self._settings = settings
             self._show()
+
+    def texts(self) -> dict[int, str]:
+        """What the tokens of the settings are called, as far as that was asked."""
+        found, used = dict(self._labels), self._settings.token_ids
+        for form in (form for forms in self._forms.values() for form in forms):
+            found.update(zip(form.ids, form.labels, strict=True))
+        return {token_id: text for token_id, text in found.items() if text and token_id in used}
+
+    def keep_words(self) -> SamplingSettings:
+        """Another model is there: words are asked for anew, with what is said of them. Returns what is said besides."""
+        rest = self._settings
+        for word, forms in self._forms.items():
+            rule = rule_of(self._settings, forms)
+            if rule is not None:
+                self._wanted[word] = rule
+                rest = without(rest, forms)
+        self._forms = {}
+        return rest
 
     def state(self) -> dict[str, Any]:
         """The words with their tokens, as JSON has them."""
@@ -253,7 +271,7 @@ class Constraints(QWidget):
         self._show_waiting()
 
     def _alike(self, forms: Forms, rule: float) -> str:
-        """Which other words a bias reaches, since they begin with the same token; which ban leaves it without effect."""
+        """Which other words a bias reaches, as they begin with the same token; which ban leaves it without effect."""
         if rule == BAN or not forms:
             return ""
         biased: list[str] = []

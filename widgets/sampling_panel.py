@@ -12,15 +12,18 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
+from engine.events import SessionFacts, TokenNames, WordTokens
 from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
+from widgets.foreign_tokens import are_foreign, left_out_text, question_of, taken_over, taken_over_text, together
 from widgets.panel import ElidedLabel, Panel, icon_button
 from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
-from widgets.run_store import RunStore
+from widgets.run_store import BUSY, RunStore
 from widgets.sampling_constraints import Constraints
 from widgets.sampling_rows import SettingRow, knobs
+from widgets.small import SmallText
 from widgets.stop_list import StopList
 
 MOST_NEW_TOKENS = 10_000_000
@@ -44,17 +47,22 @@ class SamplingPanel(Panel):
         self.set_title(self.tr("Sampling"))
         self.store = store
         self._settings = OFF
-        self._history: list[SamplingSettings] = [OFF]
+        # Each step with whose token ids it names, None where that is not known.
+        self._history: list[tuple[SamplingSettings, TokenNames | None]] = [(OFF, None)]
         self._at = 0
         self._dragging = ""  # the setting whose slider is held: one drag is one step of the history
         self._defaults = OFF
-        self._had_facts = None
+        self._had_facts: SessionFacts | None = None
+        # Another model's tokens that are looked for in the loaded one; whether a step of the history left them out, and
+        # whether that step is offered to be undone.
+        self._foreign: tuple[SamplingSettings, TokenNames, bool, bool] | None = None
 
         self.controls = RunControls(store)
         self.body.addWidget(self.controls)
         self.presets = PresetChooser()
         self.presets.chosen.connect(self.choose_preset)
         self.body.addWidget(self.presets)
+        self._build_left_out()
         first, more = knobs()
         self.rows: dict[str, SettingRow] = {}
         for knob in first:
@@ -77,6 +85,21 @@ class SamplingPanel(Panel):
         self.rows[row.knob.name] = row
         row.changed.connect(self._row_changed)
         return row
+
+    def _build_left_out(self) -> None:
+        """What is said of tokens that came from another model."""
+        self.left_out = QWidget()
+        self.left_out_note = SmallText("", "warning")
+        self.left_out_button = QToolButton()
+        self.left_out_button.setText(self.tr("Undo"))
+        self.left_out_button.setToolTip(self.tr("Back to the settings before"))
+        self.left_out_button.clicked.connect(self.undo)
+        row = QHBoxLayout(self.left_out)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.left_out_note, 1)
+        row.addWidget(self.left_out_button, 0, Qt.AlignmentFlag.AlignTop)
+        self.body.addWidget(self.left_out)
+        self._tell_left_out("")
 
     def _build_seed(self) -> None:
         self.seed_field = NumberField(None, 0, integer=True)
@@ -171,13 +194,19 @@ class SamplingPanel(Panel):
         """The settings as they stand; half typed numbers are taken first, refused ones are not."""
         for field in (*(row.field for row in self.rows.values()), self.seed_field):
             field.commit()
+        if self.store.facts is not self._had_facts:
+            self.refresh()  # another model's tokens are not to be had until the next frame
         return self._settings
 
-    def set_settings(self, settings: SamplingSettings) -> None:
-        """Shows settings from elsewhere, bit for bit; says nothing."""
+    def set_settings(self, settings: SamplingSettings, names: TokenNames | None = None) -> None:
+        """Shows settings from elsewhere, bit for bit; says nothing. names: whose tokens they name; None: not known."""
         self._settings = settings
-        self._history, self._at = [settings], 0
+        self._history, self._at = [(settings, names)], 0
         self._show()
+
+    def token_names(self) -> TokenNames | None:
+        """Whose tokens the settings name, None where they name none or that is not known."""
+        return self._names_of(self._settings, self._history[self._at][1]) if self._settings.names_tokens else None
 
     def max_new_tokens(self) -> int:
         self.limit_field.commit()
@@ -195,10 +224,15 @@ class SamplingPanel(Panel):
         return self.controls.pace()
 
     def restore(
-        self, settings: SamplingSettings, max_new_tokens: int, stop: tuple[str, ...], seconds_per_token: float
+        self,
+        settings: SamplingSettings,
+        max_new_tokens: int,
+        stop: tuple[str, ...],
+        seconds_per_token: float,
+        names: TokenNames | None = None,
     ) -> None:
         """What was set when the window was last closed."""
-        self.set_settings(settings)
+        self.set_settings(settings, names)
         if isinstance(max_new_tokens, int) and 1 <= max_new_tokens <= MOST_NEW_TOKENS:
             self.limit_field.set_value(max_new_tokens)
         self.stop_list.set_strings(tuple(stop))
@@ -222,11 +256,29 @@ class SamplingPanel(Panel):
         self._take(replace(OFF, seed=self._settings.seed))
 
     def choose_preset(self, preset: Preset) -> None:
-        self._take(preset.applied(self._settings))
+        self.take_settings(preset.applied(self._settings), preset.tokens)
+        if preset.settings.names_tokens and preset.tokens is None:
+            self._tell_left_out(
+                self.tr(
+                    "This preset is of an older version and does not say whose tokens it bans or biases: look whether "
+                    "the words below are the ones that are meant."
+                ),
+                undo=True,
+            )
 
-    def take_settings(self, settings: SamplingSettings) -> None:
-        """Sets these, as a step that can be undone."""
-        self._take(settings)
+    def take_settings(self, settings: SamplingSettings, names: TokenNames | None = None) -> None:
+        """Sets these, as a step that can be undone. names: whose tokens they name; None: the loaded model's.
+
+        Another model's tokens are other words here: they are left out, and taken over where their text is a token.
+        """
+        facts, before = self.store.facts, self._settings
+        self._tell_left_out("")
+        self._foreign = None
+        if facts is None or names is None or not are_foreign(settings, names, facts):
+            self._take(settings, names=names)
+            return
+        self._take(settings.without_tokens)
+        self._leave_out(settings, names, facts, stepped=self._settings != before, undo=True)
 
     def undo(self) -> None:
         self._go(self._at - 1)
@@ -237,7 +289,13 @@ class SamplingPanel(Panel):
     def _go(self, at: int) -> None:
         if 0 <= at < len(self._history):
             self._at = at
-            self._settings = self._history[at]
+            self._foreign = None
+            settings, names = self._history[at]
+            foreign = are_foreign(settings, names, self.store.facts)
+            self._settings = settings.without_tokens if foreign else settings
+            self._tell_left_out("")
+            if foreign and names is not None and self.store.facts is not None:
+                self._tell_left_out(left_out_text(names, self.store.facts))
             self._show()
             self._enable_history()
             self.settings_changed.emit(self._settings)
@@ -256,20 +314,89 @@ class SamplingPanel(Panel):
     def _seed_typed(self, value: object) -> None:
         self._take(replace(self._settings, seed=value))  # type: ignore[arg-type]
 
-    def _take(self, settings: SamplingSettings, same_step: bool = False) -> None:
+    def _take(self, settings: SamplingSettings, same_step: bool = False, names: TokenNames | None = None) -> None:
         if settings == self._settings:
             return
+        step = settings, self._names_of(settings, names or self._history[self._at][1])
         del self._history[self._at + 1 :]
         if same_step and self._at > 0:
-            self._history[self._at] = settings
+            self._history[self._at] = step
         else:
-            self._history.append(settings)
+            self._history.append(step)
             del self._history[:-HISTORY]
         self._at = len(self._history) - 1
         self._settings = settings
         self._show()
         self._enable_history()
         self.settings_changed.emit(settings)
+
+    # ---------------------------------------------------------------- another model's tokens
+
+    def _names_of(self, settings: SamplingSettings, before: TokenNames | None) -> TokenNames | None:
+        """Whose tokens these name: the loaded model's; without one, whose they were before."""
+        facts = self.store.facts
+        if facts is None or not settings.names_tokens:
+            return before
+        texts = self.constraints.texts()
+        if before is not None and before.are_of(facts.name, facts.vocab_size):
+            texts = dict(before.texts) | texts
+        return TokenNames(facts.name, facts.vocab_size, tuple(sorted(texts.items())))
+
+    def _facts_changed(self, had: SessionFacts | None) -> None:
+        """Another model is loaded, or none: what its tokens were called is kept, and those of another left out."""
+        settings, names = self._history[self._at]
+        if had is not None and names is not None and names.are_of(had.name, had.vocab_size):
+            texts = dict(names.texts) | self.constraints.texts()
+            names = TokenNames(names.model, names.vocab_size, tuple(sorted(texts.items())))
+            self._history[self._at] = settings, names
+        facts = self.store.facts
+        if facts is None or not settings.names_tokens:
+            return
+        if names is None:
+            self._history[self._at] = settings, self._names_of(settings, None)
+        elif are_foreign(self._settings, names, facts):
+            rest = self.constraints.keep_words()
+            self._take(self._settings.without_tokens)
+            self._tell_left_out("")
+            self._foreign = None
+            if rest.names_tokens:
+                self._leave_out(rest, names, facts, stepped=True, undo=False)
+        elif not are_foreign(settings, names, facts) and self._settings != settings:
+            self._settings = settings  # its model is back
+            self._tell_left_out("")
+            self._show()
+            self.settings_changed.emit(settings)
+
+    def _leave_out(
+        self, settings: SamplingSettings, names: TokenNames, facts: SessionFacts, stepped: bool, undo: bool
+    ) -> None:
+        self._foreign = settings, names, stepped, undo
+        self._tell_left_out(left_out_text(names, facts), undo=undo and stepped)
+        self.refresh()
+
+    def _look_for_foreign(self) -> None:
+        """Asks the loaded model which of another one's tokens it has; takes them over once it has said so."""
+        facts, inside = self.store.facts, self.store.inside
+        if self._foreign is None or facts is None:
+            return
+        settings, names, stepped, undo = self._foreign
+        question = question_of(settings, names)
+        answer = inside.answers.get(question)
+        if answer is None:
+            if question not in inside.pending and self.store.activity not in BUSY:
+                inside.pending.add(question)
+                self.asked.emit(question)
+        elif isinstance(answer, WordTokens):
+            self._foreign = None
+            found = taken_over(settings, names, question, answer)
+            said, before = taken_over_text(found, names, facts), self._settings
+            self._take(together(before, found.settings), same_step=stepped)
+            self._tell_left_out(said, undo=undo and (stepped or self._settings != before))
+
+    def _tell_left_out(self, text: str, undo: bool = False) -> None:
+        self.left_out_note.setText(text)
+        self.left_out_button.setVisible(undo)
+        self.left_out.setVisible(bool(text))
 
     def _show(self) -> None:
         for name, row in self.rows.items():
@@ -300,12 +427,14 @@ class SamplingPanel(Panel):
         """Words kept at the shown token, and the defaults of the model that is loaded."""
         facts = self.store.facts
         if facts is not self._had_facts:
-            self._had_facts = facts
+            had, self._had_facts = self._had_facts, facts
+            self._facts_changed(had)
             self._defaults = facts.generation_defaults if facts is not None else OFF
             for name, row in self.rows.items():
                 row.set_default(getattr(self._defaults, name))
             self.defaults_action.setText(self._defaults_text())
         self.constraints.refresh()
+        self._look_for_foreign()
         token = self.store.shown_token
         vocab_size = facts.vocab_size if facts is not None else None
         for row in self.rows.values():

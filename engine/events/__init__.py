@@ -118,6 +118,7 @@ from engine.sizes import FitChange as FitChange
 from engine.sizes import LedgerPart as LedgerPart
 from engine.sizes import ModelPart as ModelPart
 from engine.sizes import ModelSizes as ModelSizes
+from engine.words import TokenNames as TokenNames
 from engine.words import WordForm as WordForm
 from engine.words import WordsQuestion as WordsQuestion
 from engine.words import WordTokens as WordTokens

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.errors import FileRefused
 from engine.presets import (
     BUILT_IN,
+    KIND,
     PresetChange,
     changed,
     clean_name,
@@ -20,6 +21,7 @@ from engine.presets import (
     with_new,
 )
 from engine.settings import Preset, SamplingSettings
+from engine.words import TokenNames
 
 SEEDS = [0, 7, -5, 12345678901234567890, 2**63, 10**4000, 7**9000]
 
@@ -165,3 +167,21 @@ def test_the_built_in_ones_are_what_they_say():
     assert str(careful.top_p) in BUILT_IN[1].words
     assert str(playful.temperature) in BUILT_IN[2].words
     assert 1 / playful.min_p == pytest.approx(20)
+
+
+def test_a_preset_says_whose_tokens_it_names_and_older_files_are_read():
+    names = TokenNames("SmolLM2", 49152, ((5, "cat"), (7, " 河")))
+    preset = Preset("words", SamplingSettings(banned=(5, 7)), tokens=names)
+    text = presets_text([preset, Preset("plain", SamplingSettings(top_k=3), tokens=names)])
+    assert read_presets(text).presets[0] == preset
+    assert read_presets(text).presets[1].tokens is None  # it names none
+    (made, _) = json.loads(text)["presets"]
+    assert made["tokens"] == {"model": "SmolLM2", "vocab_size": 49152, "texts": {"5": "cat", "7": " 河"}}
+    for broken in (None, 3, {"model": 4, "vocab_size": 1}, {"model": "a"}, {"model": "a", "vocab_size": 1, "texts": []},
+                   {"model": "a", "vocab_size": 1, "texts": {"x": "y"}}):  # fmt: skip
+        made["tokens"] = broken
+        (read,) = read_presets(json.dumps({"kind": KIND, "schema": 1, "presets": [made]})).presets
+        assert (read.settings.banned, read.tokens) == ((5, 7), None)
+    del made["tokens"]  # as older versions wrote it
+    (read,) = read_presets(json.dumps({"kind": KIND, "schema": 1, "presets": [made]})).presets
+    assert (read.settings.banned, read.tokens) == ((5, 7), None)

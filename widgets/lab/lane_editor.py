@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, QuietUndoLine
+from widgets.foreign_tokens import are_foreign, left_out_text
 from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
 from widgets.panel import ElidedLabel, PlainLabel, icon_button, scrolling
@@ -243,7 +244,11 @@ class LaneEditor(QDialog):
 
     def _preset_chosen(self, preset: Preset) -> None:
         self._dragging, self._writing = "", False
-        self._take(replace(self.lane, settings=preset.applied(self.lane.settings)))
+        settings, facts = preset.applied(self.lane.settings), self.store.facts
+        if preset.tokens is not None and facts is not None and are_foreign(settings, preset.tokens, facts):
+            settings = settings.without_tokens
+            self.presets.tell(left_out_text(preset.tokens, facts))
+        self._take(replace(self.lane, settings=settings))
         self._show_settings()
 
     def _seed_typed(self, value: object) -> None:

@@ -1,0 +1,122 @@
+"""Token ids that settings bring from another model: left out, or taken over by exact text. Pure functions.
+
+A preset, a replay or the last start may name tokens; the loaded model means other words by the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QCoreApplication
+
+from engine.events import SessionFacts, TokenNames, WordsQuestion, WordTokens
+from engine.settings import SamplingSettings
+from widgets.format import count_text, token_label
+
+MOST_ASKED = 400  # texts that are looked for
+MOST_SAID = 5
+
+
+def tr(text: str) -> str:
+    return QCoreApplication.translate("ForeignTokens", text)
+
+
+def are_foreign(settings: SamplingSettings, names: TokenNames | None, facts: SessionFacts | None) -> bool:
+    """Whether these settings name tokens of another model than the loaded one, as far as both are known."""
+    if names is None or facts is None or not settings.names_tokens:
+        return False
+    return not names.are_of(facts.name, facts.vocab_size)
+
+
+def question_of(settings: SamplingSettings, names: TokenNames) -> WordsQuestion:
+    """What the loaded model is to be asked: what it calls these ids, and which tokens their texts are."""
+    used, texts = settings.token_ids, dict(names.texts)
+    words = dict.fromkeys(texts[token_id] for token_id in sorted(used) if texts.get(token_id))
+    return WordsQuestion(tuple(words)[:MOST_ASKED], tuple(sorted(used)))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """settings: with what could be taken over and nothing else. left: what could not, as it is called. moved: how many
+    tokens have another id here."""
+
+    settings: SamplingSettings
+    left: tuple[str, ...] = ()
+    moved: int = 0
+
+
+def taken_over(settings: SamplingSettings, names: TokenNames, question: WordsQuestion, answer: WordTokens) -> TakenOver:
+    """The settings' tokens as this model's: those that it calls the same, and those whose text is one of its tokens.
+
+    A sequence is taken over where each of its tokens is.
+    """
+    texts, labels = dict(names.texts), dict(zip(question.ids, answer.labels, strict=True))
+    single = {
+        word: form.ids[0]
+        for word, forms in zip(question.words, answer.words, strict=True)
+        for form in forms
+        if form.text == word and len(form.ids) == 1 and form.labels == (word,)
+    }
+    here: dict[int, int] = {}
+    for token_id in settings.token_ids:
+        text = texts.get(token_id)
+        if text and labels.get(token_id) == text:
+            here[token_id] = token_id
+        elif text and text in single:
+            here[token_id] = single[text]
+    left: list[str] = []
+
+    def known(ids: Sequence[int]) -> bool:
+        if all(token_id in here for token_id in ids):
+            return True
+        left.append("".join(token_label(texts[i]) if texts.get(i) else f"<{i}>" for i in ids))
+        return False
+
+    made = replace(
+        settings.without_tokens,
+        logit_bias=tuple((here[token_id], bias) for token_id, bias in settings.logit_bias if known((token_id,))),
+        banned=tuple(here[token_id] for token_id in settings.banned if known((token_id,))),
+        banned_sequences=tuple(tuple(here[i] for i in ids) for ids in settings.banned_sequences if known(ids)),
+    )
+    return TakenOver(made, tuple(dict.fromkeys(left)), sum(here[i] != i for i in here))
+
+
+def together(settings: SamplingSettings, more: SamplingSettings) -> SamplingSettings:
+    """The settings with the tokens of others besides; where both name one, the first count."""
+    biased = {token_id for token_id, _ in settings.logit_bias}
+    return replace(
+        settings,
+        logit_bias=(*settings.logit_bias, *(pair for pair in more.logit_bias if pair[0] not in biased)),
+        banned=(*settings.banned, *more.banned),
+        banned_sequences=(*settings.banned_sequences, *more.banned_sequences),
+    )
+
+
+def left_out_text(names: TokenNames, facts: SessionFacts) -> str:
+    """What is said before the loaded model was asked."""
+    return tr("The banned and biased tokens are left out: they are those of {model}, and {loaded} is loaded.").format(
+        model=names.model, loaded=facts.name
+    )
+
+
+def taken_over_text(found: TakenOver, names: TokenNames, facts: SessionFacts) -> str:
+    """What was left out and why, what was taken over by its text; "" where all mean the same here."""
+    said: list[str] = []
+    if found.left:
+        listed = ", ".join(f"“{each}”" for each in found.left[:MOST_SAID])
+        if more := len(found.left) - MOST_SAID:
+            listed += tr(" and {count} more").format(count=count_text(more)) if more > 0 else ""
+        said.append(
+            tr("Left out: {list}. {model} has these tokens, and {loaded} has none of exactly this text.").format(
+                list=listed, model=names.model, loaded=facts.name
+            )
+        )
+    if found.moved:
+        words = (
+            tr("One token of {model} is taken over by its text.")
+            if found.moved == 1
+            else tr("{count} tokens of {model} are taken over by their text.")
+        )
+        said.append(words.format(count=count_text(found.moved), model=names.model))
+    return " ".join(said)
