@@ -94,8 +94,8 @@ class BlindRoundView(QWidget):
         if paced and shown is not None:
             self._timer.start()
         self._show_buttons(test)
-        if self._texts:
-            self._texts[0].setFocus()
+        # Without texts the focus stays here, so that a vote can be taken back while the next ones are written.
+        (self._texts[0] if self._texts else self).setFocus()
 
     def show_names(self, test: BlindTest, shown: BlindRound) -> None:
         """After the vote: which settings wrote what, and what was preferred."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
@@ -111,6 +111,20 @@ def test_keys_vote_take_back_and_show(page):
     assert page.test.undecided == 1
     assert page.test.open_round.texts == ("c", "d")  # nobody had judged it: it comes again
     assert isinstance(page.wishes[-1], (KeepBlind, AskRound))
+
+
+def test_a_vote_is_taken_back_by_key_also_while_the_next_texts_are_written(page, qtbot, qapp):
+    page.activateWindow()
+    qtbot.waitUntil(page.isActiveWindow)
+    page.begin_test(TEST)
+    answer(page, "a", "b")
+    QTest.keyClick(qapp.focusWidget(), Qt.Key.Key_1)
+    assert page.test.open_round is None
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # the texts that were read are gone
+    QTest.keyClick(qapp.focusWidget(), Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert not page.test.voted
+    assert page.test.open_round.texts == ("a", "b")
+    assert qapp.focusWidget() in page.round.findChildren(QPlainTextEdit)
 
 
 def test_texts_at_equal_pace_come_with_as_many_characters_each(page):
