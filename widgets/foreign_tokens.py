@@ -15,7 +15,7 @@ from engine.settings import SamplingSettings
 from widgets.format import count_text, token_label
 
 MOST_ASKED = 400  # texts that are looked for
-MOST_SAID = 5
+MOST_SAID = 4
 
 
 def tr(text: str) -> str:
@@ -108,7 +108,7 @@ def taken_over_text(found: TakenOver, names: TokenNames, facts: SessionFacts) ->
         if more := len(found.left) - MOST_SAID:
             listed += tr(" and {count} more").format(count=count_text(more)) if more > 0 else ""
         said.append(
-            tr("Left out: {list}. {model} has these tokens, and {loaded} has none of exactly this text.").format(
+            tr("Left out are tokens of {model} whose text is no token of {loaded}: {list}.").format(
                 list=listed, model=names.model, loaded=facts.name
             )
         )

@@ -94,10 +94,11 @@ class SamplingPanel(Panel):
         self.left_out_button.setText(self.tr("Undo"))
         self.left_out_button.setToolTip(self.tr("Back to the settings before"))
         self.left_out_button.clicked.connect(self.undo)
-        row = QHBoxLayout(self.left_out)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.left_out_note, 1)
-        row.addWidget(self.left_out_button, 0, Qt.AlignmentFlag.AlignTop)
+        column = QVBoxLayout(self.left_out)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(self.left_out_note)
+        column.addWidget(self.left_out_button, 0, Qt.AlignmentFlag.AlignLeft)
         self.body.addWidget(self.left_out)
         self._tell_left_out("")
 
@@ -317,6 +318,7 @@ class SamplingPanel(Panel):
     def _take(self, settings: SamplingSettings, same_step: bool = False, names: TokenNames | None = None) -> None:
         if settings == self._settings:
             return
+        self.left_out_button.hide()  # it would take this back
         step = settings, self._names_of(settings, names or self._history[self._at][1])
         del self._history[self._at + 1 :]
         if same_step and self._at > 0:
@@ -395,6 +397,7 @@ class SamplingPanel(Panel):
 
     def _tell_left_out(self, text: str, undo: bool = False) -> None:
         self.left_out_note.setText(text)
+        self.left_out.setAccessibleName(text)
         self.left_out_button.setVisible(undo)
         self.left_out.setVisible(bool(text))
 

@@ -83,11 +83,16 @@ def test_a_presets_foreign_tokens_never_stand_under_the_loaded_models_names(pane
     assert panel.settings().logit_bias == ((7, 3.0), (44, -1.0))
     assert panel.settings().banned == ()
     said = panel.left_out_note.text()
-    assert said.startswith("Left out: “·河”, “<45>”, “riv<45>”. theirs has these tokens, and ours has none of exactly")
+    assert said.startswith("Left out are tokens of theirs whose text is no token of ours: “·河”, “<45>”, “riv<45>”.")
     assert said.endswith("3 tokens of theirs are taken over by their text.")
     QTest.mouseClick(panel.left_out_button, Qt.MouseButton.LeftButton)
     assert panel.settings() == before  # all of it was one step
     assert not panel.left_out.isVisible()
+    panel.choose_preset(PRESET)
+    answer(panel)
+    assert panel.left_out_button.isVisible()
+    panel.roll()
+    assert not panel.left_out_button.isVisible()  # it would take the other seed back, and not the preset
 
 
 def test_with_its_own_model_a_preset_is_as_it_was_saved(panel):
