@@ -16,7 +16,7 @@ from widgets.format import percent_text, token_label
 
 BAR = 11.0  # height of a bar
 LEAST_BAR, LEAST_LABEL = 24.0, 36.0  # widths
-WORDS_FROM = 72.0  # of a bar's width: a narrower one gets its room back from the words beside it
+WORDS_FROM = 44.0  # of a bar's width: a narrower one gets its room back from the words beside it
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine
 _LEFT, _RIGHT = int(_MIDDLE | Qt.AlignmentFlag.AlignLeft), int(_MIDDLE | Qt.AlignmentFlag.AlignRight)
 _CENTRE = int(_MIDDLE | Qt.AlignmentFlag.AlignHCenter)
@@ -80,7 +80,8 @@ class Rows:
         self._chip_height = small.height() + 2.0
         chips = max((self._chip_widths[word] for word in words), default=0.0)
         self.after_width = max(self.before_width, chips + 6.0)
-        figures_width = self.before_width + self.after_width + 10.0
+        # The figures bring a gap of their own, which is enough beside a word.
+        figures_width = self.before_width + self.after_width + (0.0 if moved else 10.0)
         # What moves a logit cuts nobody: its word has a column of its own beside the bars, which it must not cover.
         room = width - self.label_width - 10.0 - figures_width
         self.notes_width, self._note_form = 0.0, 0

@@ -28,7 +28,7 @@ from widgets.text_canvas import STANDARD_STEP
 from widgets.timeline import TimelineBars
 
 STRIPE = 3.0  # of the lane's colour along the top
-LEAST_WIDTH, LEAST_HEIGHT = 18, 21  # in base sizes
+LEAST_WIDTH, LEAST_HEIGHT = 18, 20  # in base sizes
 BARS_FROM = 24  # base sizes of height from which the bars are shown
 TEXT_STEP = -2  # the text is smaller than in the text view by this many pixels
 

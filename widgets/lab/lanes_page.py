@@ -426,6 +426,7 @@ class LanesPage(QWidget):
         column = self._columns[self.lanes.lanes[lane].key]
         if column.source.run is not None and step < len(column.source.run.tokens):
             column.source.select(step)
+            self.grid.bring(column)
 
     def hideEvent(self, event: QHideEvent) -> None:
         """The small window goes with the page; what was half typed there is taken."""

@@ -142,15 +142,74 @@ def test_new_words_are_taken_in_at_the_next_frame(page_of):
     ]
 
 
-def test_lanes_wrap_into_rows_before_they_become_narrow(page_of):
-    page = page_of(None, *[CONTROL] * 6, size=(690, 520))
+@pytest.mark.parametrize("size", [(628, 560), (690, 520), (1010, 760), (1400, 980)])
+@pytest.mark.parametrize("count", [2, 4, 6, 8])
+def test_lanes_stay_readable_and_never_scroll_as_their_texts_do(page_of, count, size):
+    page = page_of(None, *[CONTROL] * count, size=size)
     least = columns(page)[0].least_size()
-    assert page.grid.per_row == 2
     assert all(c.width() >= least.width() and c.height() >= least.height() for c in columns(page))
-    page.resize(1400, 800)
-    QCoreApplication.processEvents()
+    assert page.grid.verticalScrollBar().maximum() == 0
+    rows = len({column.y() for column in columns(page)})
+    assert page.grid.per_row * rows >= count > page.grid.per_row * (rows - 1)
+    if size[0] >= count * (least.width() + theme.GAP):
+        assert page.grid.horizontalScrollBar().maximum() == 0
+
+
+def test_lanes_wrap_into_rows_of_equal_length_where_those_fit(page_of):
+    page = page_of(None, *[CONTROL] * 6, size=(1400, 980))
     assert page.grid.per_row == 3  # two rows of three, not five and one
-    assert len({column.y() for column in columns(page)}) == 2
+    page.resize(690, 520)
+    QCoreApplication.processEvents()
+    assert page.grid.per_row == 6
+
+
+def seen(page, column) -> bool:
+    """Whether the lane is in view, whole from left to right."""
+    QCoreApplication.processEvents()
+    left = column.mapTo(page.grid.viewport(), QPoint(0, 0)).x()
+    return left >= 0 and left + column.width() <= page.grid.viewport().width()
+
+
+def test_the_lane_with_the_keyboards_focus_is_in_view(page_of, qtbot):
+    page = page_of(None, *[CONTROL] * 8, size=(628, 560))
+    assert [seen(page, column) for column in columns(page)] == [True, True, *[False] * 6]
+    columns(page)[0].name_field.setFocus()
+    for number in range(1, 8):
+        while page.focusWidget() is not columns(page)[number].name_field:
+            qtbot.keyClick(page.focusWidget(), Qt.Key.Key_Tab)
+        assert seen(page, columns(page)[number])
+    column = columns(page)[7]
+    column.canvas.setFocus()
+    for _ in range(7):
+        qtbot.keyClick(column.canvas, Qt.Key.Key_Left, CONTROL_KEY | Qt.KeyboardModifier.ShiftModifier)
+        assert seen(page, column)
+    assert columns(page)[0] is column
+
+
+def test_a_new_lane_and_one_whose_word_is_picked_come_into_view(page_of, qtbot):
+    settings = [CONTROL, GREEDY, GREEDY, GREEDY, HOTTER]
+    store = store_with(
+        *(lane_events(at, each, None if each.greedy else SAME_U, lanes=5) for at, each in enumerate(settings))
+    )
+    page = page_of(store, *settings, size=(628, 560))
+    page.began(1)
+    page.look()
+    page.add_action.trigger()
+    assert seen(page, columns(page)[5])
+    columns(page)[0].canvas.setFocus()
+    assert not seen(page, columns(page)[4])
+    page._picked(AT, 4)
+    assert seen(page, columns(page)[4])
+
+
+def test_under_the_mouse_no_lane_moves(page_of, qtbot):
+    page = page_of(None, *[CONTROL] * 8, size=(628, 560))
+    third = columns(page)[2]
+    qtbot.mousePress(third.canvas.viewport(), LEFT, pos=QPoint(5, 5))
+    QCoreApplication.processEvents()
+    assert third.canvas.hasFocus()
+    assert page.grid.horizontalScrollBar().value() == 0
+    qtbot.mouseRelease(third.canvas.viewport(), LEFT, pos=QPoint(5, 5))
 
 
 def test_before_a_run_the_lanes_say_how_they_differ(page_of):
