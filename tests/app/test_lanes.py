@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.laboratory import TEXT
-from engine.events import SettingsChanged, TokenEvent
+from engine.events import RunStart, SettingsChanged, TokenEvent
+from engine.figures import lane_letter
 from engine.replay import read_replay
 from engine.settings import LanePrompt, LoadPlan, SamplingSettings
 from tests.app.test_window import Listener, over
@@ -120,6 +121,21 @@ def test_all_lanes_lie_in_one_recording_with_their_names(loaded, until, tmp_path
     assert [run.start.name for run in window.store.runs] == ["", "hot"]
     told = [[e.token_id for e in replay.events if isinstance(e, TokenEvent) and e.lane == lane] for lane in (0, 1)]
     assert told == texts(page)
+
+
+def test_a_lane_that_was_moved_before_the_run_has_its_letter_in_the_recording_too(loaded, until, tmp_path):
+    window = loaded(visit=str(tmp_path))
+    page = page_with(window, COOL, HOT, NARROW)
+    columns(page)[0].remove_action.trigger()
+    columns(page)[1].left_action.trigger()
+    window.run_action.trigger()
+    written(window, page, until)
+    assert [(lane.letter, lane.settings) for lane in page.lanes.lanes] == [("B", NARROW), ("A", HOT)]
+    assert [column.source.run.start.settings for column in columns(page)] == [NARROW, HOT]
+    (path,) = tmp_path.glob("*.jsonl")
+    starts = [event for event in read_replay(path).events if isinstance(event, RunStart)]
+    assert [(lane_letter(start.lane), start.settings) for start in starts] == [("A", HOT), ("B", NARROW)]
+    assert [(run.letter, run.start.settings) for run in window.exports.taken("lanes")] == [("B", NARROW), ("A", HOT)]
 
 
 def test_a_recording_of_lanes_opens_as_lanes(loaded, make_window, until, tmp_path):
