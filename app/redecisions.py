@@ -34,6 +34,12 @@ def names_in(run: Run, settings: SamplingSettings) -> TokenNames | None:
     return TokenNames(run.facts.name, run.facts.vocab_size, tuple(sorted(found.items())))
 
 
+def _wrote_all(run: Run, settings: SamplingSettings) -> bool:
+    """Whether every word was written with these settings: they may have changed on the way, or at a fork."""
+    used = {id(token.settings): token.settings for token in run.tokens}  # words share theirs, so these are few
+    return all(each == settings for each in used.values())
+
+
 class Redecisions(QObject):
     """Listens to the sampling panel and the store, and tells the text view what would have been."""
 
@@ -74,6 +80,7 @@ class Redecisions(QObject):
         if run is not None and run.tokens:
             settings = run.tokens[-1].settings
             self.window.sampling_panel.take_settings(settings, names_in(run, settings))
+            self._timer.stop()  # where they changed on the way, these are not those of every word
         self.window.text_view.show_redecided(None)
 
     def _with_its_tokens(self, run: Run, settings: SamplingSettings) -> SamplingSettings:
@@ -91,7 +98,7 @@ class Redecisions(QObject):
         run, settings = self.window.store.current, self.window.sampling_panel.settings()
         if run is not None and run.tokens:
             settings = self._with_its_tokens(run, settings)
-        if run is None or run.running or run.gaps or not run.tokens or run.tokens[-1].settings == settings:
+        if run is None or run.running or run.gaps or not run.tokens or _wrote_all(run, settings):
             self.window.text_view.show_redecided(None)
             return
         from engine.redecide import FinishedRun

@@ -448,6 +448,30 @@ def test_sliders_decide_a_replay_again_without_its_model_and_back(recording, mak
     assert other.text_view.canvas.redecided is None
 
 
+def test_the_settings_that_a_run_only_ended_with_are_decided_too(loaded, click, until):
+    """Its first words were written with others: under the last ones alone the text would go elsewhere before."""
+    cold, hot = SamplingSettings(temperature=0.0, seed=3), SamplingSettings(temperature=2.0, seed=3)
+    window = loaded(seconds_per_token=0.02, max_new_tokens=24, sampling=cold.as_dict())
+    click(controls(window).run_button)
+    until(lambda: window.store.current is not None and len(window.store.current.tokens) > 4)
+    window.sampling_panel.take_settings(hot)
+    until(lambda: over(window))
+    run, bar = window.store.current, window.text_view.redecided_bar
+    (change,) = run.changes
+    assert not bar.isVisible()
+    window.sampling_panel.take_settings(replace(hot, top_k=3))
+    until(lambda: bar.isVisible())
+    window.sampling_panel.take_settings(hot)
+    window.redecisions.work()
+    found = window.text_view.canvas.redecided
+    assert found.first is not None
+    assert found.first < change.step
+    assert not any(found.fates[change.step :])  # from there on the words are those of these settings
+    click(bar.button)
+    assert not bar.isVisible()
+    assert not window.redecisions._timer.isActive()
+
+
 def test_a_replay_saved_again_is_the_same_run_of_the_same_model(recording, make_window, tmp_path):
     _, path = recording
     other = make_window()
