@@ -40,6 +40,8 @@ def biased(logits: np.ndarray, settings: SamplingSettings) -> np.ndarray | None:
 
     float32 [vocab]. Ids beyond the vocabulary are nobody's.
     """
+    if not settings.logit_bias:
+        return None
     known = [(token_id, bias) for token_id, bias in settings.logit_bias if token_id < logits.size]
     if not known:
         return None
@@ -57,7 +59,7 @@ def penalised(logits: np.ndarray, history: History, settings: SamplingSettings) 
     result: np.ndarray | None = None
     if settings.repetition_penalty != 1.0 and history.seen:
         result = logits.copy()
-        ids = np.fromiter(history.seen, dtype=np.int64)
+        ids = history.seen_ids
         ids = ids[ids < logits.size]
         values = result[ids]
         penalty = np.float32(max(settings.repetition_penalty, 1e-30))  # below, float32 would make it 0

@@ -19,7 +19,7 @@ from engine.events import FILTERS, StageFigures
 from engine.penalties import Bans, bans_of, biased, penalised
 from engine.redecided import Tail
 from engine.settings import SamplingSettings
-from engine.tail import NAMED_KEPT, tail_of, weighed
+from engine.tail import NAMED_KEPT, Weighed, tail_of, weighed
 
 CANDIDATES_KEPT = 40
 # transformers compares float32 sums; a border closer than their rounding is decided as the exact sum would be.
@@ -33,11 +33,21 @@ class History:
         self.ids = list(prompt_ids)
         self.written: Counter[int] = Counter()
         self.seen = set(prompt_ids)
+        self._seen_ids = np.fromiter(self.seen, dtype=np.int64, count=len(self.seen))
 
     def add(self, token_id: int) -> None:
         self.ids.append(token_id)
         self.written[token_id] += 1
-        self.seen.add(token_id)
+        if token_id not in self.seen:
+            if len(self.seen) == self._seen_ids.size:
+                self._seen_ids = np.resize(self._seen_ids, 2 * self._seen_ids.size + 64)
+            self._seen_ids[len(self.seen)] = token_id
+            self.seen.add(token_id)
+
+    @property
+    def seen_ids(self) -> np.ndarray:
+        """The ids of `seen` as they came, int64 [seen]."""
+        return self._seen_ids[: len(self.seen)]
 
 
 class Ranking:
@@ -117,10 +127,11 @@ def decide(
     top = float(logits.max())  # NaN if any is
     if not math.isfinite(top):
         raise broken_logits(step, precision)
-    all_of = weighed(logits, top)
+    raw.first(NAMED_KEPT)  # at once: whoever asks for fewer then finds them in order
+    all_of = weighed(logits, top, settings.temperature if not settings.greedy else 1.0)
     raw_lse = top + math.log(all_of.total)
     stages = [StageFigures("raw", int(logits.size), raw_lse)]
-    funnel, adjusted, bans, before = _adjusted(raw, (top, all_of.total), history, settings, step)
+    funnel, adjusted, bans, before = _adjusted(raw, all_of, history, settings, step)
     stages += before
 
     if settings.greedy:
@@ -139,7 +150,6 @@ def decide(
         else:
             chosen, low, high, final_logprob = funnel.place_of(forced)
 
-    raw.first(NAMED_KEPT)
     ids = largest = raw.first(CANDIDATES_KEPT)
     where = np.flatnonzero(ids == chosen)
     rank = int(where[0]) if where.size else raw.rank_of(chosen)
@@ -167,26 +177,31 @@ def decide(
 
 
 def _adjusted(
-    raw: Ranking, spread: tuple[float, float], history: History, settings: SamplingSettings, step: int
+    raw: Ranking, all_of: Weighed, history: History, settings: SamplingSettings, step: int
 ) -> tuple[_Funnel, np.ndarray | None, Bans, list[StageFigures]]:
     """What stands before temperature: bias, penalties and bans.
 
-    spread: largest and weight of the raw logits. Returns the funnel that temperature and filters go on with, the
-    changed logits (None where neither bias nor penalty applies), the bans, and the figures of the stages that are on.
+    Returns the funnel that temperature and filters go on with, the changed logits (None where neither bias nor penalty
+    applies), the bans, and the figures of the stages that are on.
     """
     ranking, kept, stages = raw, int(raw.values.size), []
 
     def figures(name: str, count: int) -> None:
-        stages.append(StageFigures(name, count, spread[0] + math.log(spread[1])))
+        stages.append(StageFigures(name, count, all_of.top + math.log(all_of.total)))
+
+    def changed_to(values: np.ndarray) -> tuple[Ranking, Weighed]:
+        temperature = settings.temperature if not settings.greedy else 1.0
+        return Ranking(values), weighed(values, float(values.max()), temperature, by_place=False)
 
     adjusted = biased(raw.values, settings)
     if adjusted is not None:
-        ranking, spread = Ranking(adjusted), _weighed(adjusted, 1.0)
+        ranking, all_of = changed_to(adjusted)
     if settings.logit_bias:
         figures("bias", kept)
     changed = penalised(ranking.values, history, settings)
     if changed is not None:
-        adjusted, ranking, spread = changed, Ranking(changed), _weighed(changed, 1.0)
+        adjusted = changed
+        ranking, all_of = changed_to(changed)
         figures("penalties", kept)
     bans = bans_of(ranking.values, history, settings, step)
     person = bool(settings.banned or settings.banned_sequences)
@@ -197,10 +212,11 @@ def _adjusted(
         if gone.size:
             left = ranking.values.copy()
             left[gone] = -np.inf
-            ranking, spread, kept = Ranking(left), _weighed(left, 1.0), kept - int(gone.size)
+            ranking, all_of = changed_to(left)
+            kept -= int(gone.size)
         if on:
             figures(name, kept)
-    return _Funnel(ranking, *spread, kept, settings.temperature), adjusted, bans, stages
+    return _Funnel(ranking, all_of, kept, settings.temperature), adjusted, bans, stages
 
 
 def broken_logits(step: int, precision: str = "") -> RunFailed:
@@ -212,32 +228,6 @@ def broken_logits(step: int, precision: str = "") -> RunFailed:
     )
 
 
-def _spread(values: np.ndarray, temperature: float) -> tuple[float, float, float]:
-    """The largest value, the sum of exp((value - largest) / temperature), and that distribution's entropy in nats."""
-    top = float(values.max())
-    if not math.isfinite(top):
-        return top, math.nan, math.nan
-    with np.errstate(over="ignore", invalid="ignore"):  # -inf, and -inf * 0, where a token is impossible
-        below = (values - np.float32(top)) * np.float32(1.0 / max(temperature, 1e-30))
-        weights = np.exp(below)
-        total = float(weights.sum(dtype=np.float64))
-        np.multiply(below, weights, out=below)
-        slope = float(below.sum(dtype=np.float64))
-    if not math.isfinite(slope):
-        slope = float(np.nansum(below, dtype=np.float64))
-    return top, total, max(0.0, math.log(total) - slope / total)
-
-
-def _weighed(values: np.ndarray, temperature: float) -> tuple[float, float]:
-    """As `_spread`, without the entropy, which takes half of its time."""
-    top = float(values.max())
-    if not math.isfinite(top):
-        return top, math.nan
-    with np.errstate(over="ignore", invalid="ignore"):
-        below = (values - np.float32(top)) * np.float32(1.0 / max(temperature, 1e-30))
-        return top, float(np.exp(below, out=below).sum(dtype=np.float64))
-
-
 def _no_cuts(ids: np.ndarray) -> np.ndarray:
     return np.zeros(ids.size, dtype=np.uint8)
 
@@ -245,9 +235,9 @@ def _no_cuts(ids: np.ndarray) -> np.ndarray:
 class _Funnel:
     """Temperature and the filters. Until typical-p, what survives is always the first `kept` of the ranking."""
 
-    def __init__(self, ranking: Ranking, top: float, weight: float, kept: int, temperature: float) -> None:
-        self.ranking, self.top, self.weight, self.kept = ranking, top, weight, kept
-        self.temperature = temperature
+    def __init__(self, ranking: Ranking, all_of: Weighed, kept: int, temperature: float) -> None:
+        self.ranking, self.all_of, self.kept, self.temperature = ranking, all_of, kept, temperature
+        self.top, self.weight = all_of.top, all_of.total
         self.whole = True  # nothing cut by the filters yet: `weight` is the sum over all that came in
         self.survivors = np.empty(0, dtype=np.int64)  # filled once the filters have cut
         self.weights = np.empty(0, dtype=np.float64)
@@ -258,7 +248,7 @@ class _Funnel:
         """Applies every stage that is on; returns what each left."""
         figures: list[StageFigures] = []
         if self.temperature != 1.0:
-            _, self.weight = _weighed(self.ranking.values, self.temperature)
+            self.weight = self.all_of.hot_total
             figures.append(self._figures("temperature"))
         if settings.top_k:
             if settings.top_k < self.kept:
@@ -312,8 +302,13 @@ class _Funnel:
         border = min_p * (1.0 - BORDER)
         if not self.whole:
             return max(1, int(np.count_nonzero(self.weights >= border)))
-        scaled = (self.ranking.values - np.float32(self.top)) / np.float32(max(self.temperature, 1e-30))
-        return max(1, int(np.count_nonzero(scaled >= math.log(border))))
+        count = 1
+        for ids, _ in self._growing():
+            scaled = (self.ranking.values[ids] - np.float32(self.top)) / np.float32(max(self.temperature, 1e-30))
+            count = int(np.count_nonzero(scaled >= math.log(border)))
+            if count < ids.size:
+                break
+        return max(1, count)
 
     def _keep(self, stage: str, count: int) -> None:
         if count >= self.kept:
@@ -374,7 +369,7 @@ class _Funnel:
 
     def entropy(self) -> float:
         if self.whole:
-            return _spread(self.ranking.values, self.temperature)[2]
+            return self.all_of.hot_entropy_nats
         shares = self.weights[self.weights > 0.0] / self.weight
         return max(0.0, float(-(shares * np.log(shares)).sum()))
 
@@ -397,7 +392,8 @@ def final_probabilities(logits: np.ndarray, history: History, settings: Sampling
     if settings.greedy:
         result[decide(logits, history, settings, None).token_id] = 1.0
         return result
-    funnel, *_ = _adjusted(Ranking(logits), _weighed(logits, 1.0), history, settings, 0)
+    all_of = weighed(logits, float(logits.max()), settings.temperature, by_place=False)
+    funnel, *_ = _adjusted(Ranking(logits), all_of, history, settings, 0)
     funnel.run(settings)
     for ids, weights in funnel._growing():
         result[ids] = weights

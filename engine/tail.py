@@ -32,12 +32,13 @@ def tail_of(
     below = float(logits[named[-1]]) if named.size < logits.size else -math.inf
     taken = np.zeros(logits.size, dtype=bool)
     taken[named] = taken[others] = True
-    constrained = _constrained(settings.logit_bias, settings.banned, settings.banned_sequences)
-    if constrained.size:
+    constrained = np.empty(0, dtype=np.int64)
+    if settings.logit_bias or settings.banned or settings.banned_sequences:
+        constrained = _constrained(settings.logit_bias, settings.banned, settings.banned_sequences)
         constrained = constrained[constrained < logits.size]
         constrained = constrained[~taken[constrained]]
         taken[constrained] = True
-    seen = np.fromiter(history.seen, dtype=np.int64, count=len(history.seen))
+    seen = history.seen_ids
     seen = seen[seen < logits.size]
     seen = seen[~taken[seen]]
     near = logits[seen] >= np.float32(top - kept.SEEN_NATS)
@@ -79,7 +80,7 @@ _BIN_OF_PLACE = np.repeat(np.arange(kept.BINS_OF_TAIL), np.diff(_PLACE_STARTS, a
 
 def bins_of(depth: np.ndarray) -> np.ndarray:
     """The bin of each logit that lies this far (float32, at least 0) below the largest, of the same shape."""
-    return _BIN_OF_PLACE[np.minimum(depth * np.float32(_PER_NAT), np.float32(_PLACES)).astype(np.int64)]
+    return _BIN_OF_PLACE[_places(depth)]
 
 
 def bin_edges() -> np.ndarray:
@@ -92,51 +93,87 @@ _PIECE = 8192  # small enough that its arrays stay in the processor's cache: thr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
-    """Raw logits once they were looked at, each weighing exp(logit - top).
+    """Logits once they were looked at, each weighing exp(logit - top); `hot` at a temperature.
 
     top: the largest. total: of the weights. entropy_nats: of the distribution. counts, masses: of tokens and of weights
-    by fine place.
+    by fine place, where they were asked for.
     """
 
     top: float
     total: float
     entropy_nats: float
+    hot_total: float
+    hot_entropy_nats: float
     counts: np.ndarray
     masses: np.ndarray
 
 
-def weighed(values: np.ndarray, top: float) -> Weighed:
+def weighed(values: np.ndarray, top: float, temperature: float = 1.0, by_place: bool = True) -> Weighed:
     """What bins, log-sum-exp and entropy need of these logits, in one go.
 
-    values: float32 [vocab], none NaN. top: the largest, finite.
+    values: float32 [vocab], none NaN. top: the largest. Where that is not finite, nothing else is.
     """
-    counts, masses, slope = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1), 0.0
-    for start in range(0, values.size, _PIECE):
-        depth, weights, places = _placed(values[start : start + _PIECE], top)
-        counts += np.bincount(places, minlength=_PLACES + 1)
-        masses += np.bincount(places, weights, minlength=_PLACES + 1)  # sums in float64
-        with np.errstate(invalid="ignore"):
-            part = float(np.dot(depth, weights))
-        # An impossible token is infinitely deep and weighs nothing.
-        slope += part if math.isfinite(part) else float(np.nansum(depth[weights > 0.0] * weights[weights > 0.0]))
-    total = float(masses.sum())
-    return Weighed(top, total, max(0.0, math.log(total) + slope / total), counts, masses)
+    counts, masses = np.zeros(_PLACES + 1, dtype=np.int64), np.zeros(_PLACES + 1)
+    if not math.isfinite(top):
+        return Weighed(top, math.nan, math.nan, math.nan, math.nan, counts, masses)
+    total = slope = hot_total = hot_slope = 0.0
+    within = _are_within(top - float(values.min()))
+    colder = np.float32(-1.0 / max(temperature, 1e-30))
+    with np.errstate(over="ignore", invalid="ignore"):  # -inf, and inf * 0, where a token is impossible
+        for start in range(0, values.size, _PIECE):
+            depth = np.float32(top) - values[start : start + _PIECE]
+            weights = np.exp(-depth)
+            slope += _slope(depth, weights)
+            if by_place:
+                places = _places(depth, within)
+                counts += np.bincount(places, minlength=_PLACES + 1)
+                masses += np.bincount(places, weights, minlength=_PLACES + 1)  # sums in float64
+            else:
+                total += float(weights.sum())
+            if temperature != 1.0:
+                weights = np.exp(depth * colder)
+                hot_total += float(weights.sum())
+                hot_slope += _slope(depth, weights)
+        if by_place:
+            total = float(masses.sum())
+    entropy = max(0.0, math.log(total) + slope / total)
+    if temperature == 1.0:
+        return Weighed(top, total, entropy, total, entropy, counts, masses)
+    hot_entropy = max(0.0, math.log(hot_total) + hot_slope / hot_total / max(temperature, 1e-30))
+    return Weighed(top, total, entropy, hot_total, hot_entropy, counts, masses)
+
+
+def _slope(depth: np.ndarray, weights: np.ndarray) -> float:
+    found = float(np.dot(depth, weights))
+    if math.isfinite(found):
+        return found
+    # An impossible token is infinitely deep and weighs nothing.
+    return float(np.dot(depth[weights > 0.0], weights[weights > 0.0]))
 
 
 def binned(values: np.ndarray, raw: Weighed, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How many logits, and the sum of exp(logit - top), in each bin, without these ids. int64 and float64 [bins]."""
-    _, weights, places = _placed(values[without], raw.top)
-    counts = raw.counts - np.bincount(places, minlength=_PLACES + 1)
-    masses = raw.masses - np.bincount(places, weights, minlength=_PLACES + 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        depth = np.float32(raw.top) - values[without]
+        places = _places(depth)
+        counts = raw.counts - np.bincount(places, minlength=_PLACES + 1)
+        masses = raw.masses - np.bincount(places, np.exp(-depth), minlength=_PLACES + 1)
     masses[counts == 0] = 0.0
     masses = np.maximum(masses, 0.0)
     return np.add.reduceat(counts, _PLACE_STARTS), np.add.reduceat(masses, _PLACE_STARTS)
 
 
-def _placed(values: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How far below the largest each lies, in nats, its weight (both float32), and its fine place (int64)."""
-    with np.errstate(over="ignore", invalid="ignore"):  # -inf, and inf * 0, where a token is impossible
-        depth = np.float32(top) - values
-        weights = np.exp(-depth)
-        places = np.minimum(depth * np.float32(_PER_NAT), np.float32(_PLACES)).astype(np.int64)
-    return depth, weights, places
+def _are_within(deepest: float) -> bool:
+    """Whether a logit that lies this far below the largest, and so all others, has a place before the last."""
+    return deepest * _PER_NAT < _PLACES - 1
+
+
+def _places(depth: np.ndarray, within: bool = False) -> np.ndarray:
+    """The fine place of each logit that lies this far (float32, at least 0) below the largest, int64.
+
+    within: all are known to lie before the last place, which takes half the time.
+    """
+    places = depth * np.float32(_PER_NAT)
+    if not within:
+        np.minimum(places, np.float32(_PLACES), out=places)
+    return places.astype(np.int32).astype(np.int64)  # by way of int32, for which there are fast instructions
