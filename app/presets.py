@@ -126,7 +126,7 @@ class Presets(QObject):
             note = self.tr("The presets are of a newer version; what this one knows of them is used{kept}.")
             self.chooser.tell(note.format(kept=kept))
         elif found.left_out:
-            note = self.tr("{count} presets in the file are damaged and left out.").format(count=found.left_out)
+            note = self.tr("Presets in the file that are damaged and left out: {count}.").format(count=found.left_out)
             self.chooser.tell(note)
 
     @Slot()
@@ -254,15 +254,15 @@ class Presets(QObject):
         changes: list[PresetChange] = []
         own = self.own
         for preset in found.presets:
-            if preset in own:
+            if _is_here(preset, own):
                 continue
             changes.append(with_new(own, replace(preset, name=self._free_name(preset.name, own))))
             own = changed(own, changes[-1:])
-        words = [self.tr("{count} presets are imported.").format(count=len(changes))]
+        words = [self.tr("Presets imported: {count}.").format(count=len(changes))]
         if same := len(found.presets) - len(changes):
-            words.append(self.tr("{count} were here already.").format(count=same))
+            words.append(self.tr("Here already: {count}.").format(count=same))
         if found.left_out:
-            words.append(self.tr("{count} are damaged and left out.").format(count=found.left_out))
+            words.append(self.tr("Damaged and left out: {count}.").format(count=found.left_out))
         if found.newer:
             words.append(self.tr("The file is of a newer version; what this one does not know is left out."))
         if changes:
@@ -325,6 +325,16 @@ class Presets(QObject):
         self.chooser.set_undo(self._steps[-1].words if self._steps else "")
         self.window.store.presets = self.all
         self.window.store.mark()
+
+
+def _is_here(preset: Preset, own: tuple[Preset, ...]) -> bool:
+    """Whether one's own hold it, perhaps under its name with the number that an earlier import gave it."""
+    for each in own:
+        before, _, number = each.name.rpartition(" ")
+        named = each.name == preset.name or (before == preset.name and number.isdecimal())
+        if named and replace(preset, name=each.name) == each:
+            return True
+    return False
 
 
 def _stamp(path: Path) -> object:

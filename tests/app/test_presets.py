@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 import os
 import stat
 
@@ -188,8 +189,19 @@ def test_files_that_people_exchange(window, opened, path, tmp_path):
     (tmp_path / "in.json").write_text(presets_text([Preset("Mine", OTHER.settings), OTHER, BUILT_IN[0]]))
     assert presets.take_file(tmp_path / "in.json")
     assert in_file(path) == ["mine", "Mine 2", "other", "greedy 2"]
+    assert presets.take_file(tmp_path / "in.json")  # the same once more, now under other names
+    assert in_file(path) == ["mine", "Mine 2", "other", "greedy 2"]
     presets.undo()
     assert in_file(path) == ["mine"]
+
+
+def test_equal_settings_under_another_name_are_another_preset(opened, path, tmp_path):
+    presets = opened()
+    (tmp_path / "in.json").write_text(presets_text([replace(MINE, name="7")]))
+    presets.take_file(tmp_path / "in.json")
+    (tmp_path / "more.json").write_text(presets_text([replace(MINE, name="x"), replace(MINE, name="x 7")]))
+    presets.take_file(tmp_path / "more.json")
+    assert in_file(path) == ["7", "x", "x 7"]
 
 
 def test_a_file_that_cannot_be_imported_is_a_sentence(opened, tmp_path, path):
