@@ -205,7 +205,8 @@ RANGES: dict[str, Range] = {
 def refusal(name: str, value: object) -> SettingsRefused | None:
     """Why this value of a sampling setting is refused (with the allowed range), or None if it is fine."""
     allowed = RANGES[name]
-    span = f"{'more than ' if allowed.low_open else 'from '}{allowed.low:g} up to {allowed.high:g}"
+    high = str(allowed.high) if allowed.integer else f"{allowed.high:g}"  # with all its digits
+    span = f"{'more than ' if allowed.low_open else 'from '}{allowed.low:g} up to {high}"
     number = isinstance(value, int) if allowed.integer else isinstance(value, (int, float))
     # The comparison comes before math.isfinite, which overflows on integers beyond a double.
     if number and not isinstance(value, bool):

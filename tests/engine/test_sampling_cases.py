@@ -383,7 +383,8 @@ def test_absurd_settings_are_refused_with_the_allowed_range(wrong: dict) -> None
     name = next(iter(wrong))
     if name in RANGES:
         assert name in refused.value.what
-        assert f"{RANGES[name].high:g}" in refused.value.fix
+        high = RANGES[name].high
+        assert (f"up to {high}." if RANGES[name].integer else f"{high:g}") in refused.value.fix
     assert refused.value.exit_code == 2
 
 
