@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 from PySide6.QtWidgets import QWidget
