@@ -194,7 +194,8 @@ def pack_model(
         forget_pages(head.weight, mapped)
         if kernel != "plain":
             enlarge(before, lambda done: tell(count - 1, count))
-        norm, step = model.model.norm.weight.to(dtype), scripted_step(layers)
+        norm = model.model.norm.weight.to(dtype)
+        step = scripted_step(layers, norm)
         return LeanWeights(model, kernel, layers, packed_head, norm, dtype, wide, step=step, mapped=mapped)
 
 
@@ -211,7 +212,7 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
         dtype = stream_dtype(kernel, model.get_input_embeddings().weight.dtype)
         packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
         norm = model.model.norm.weight.to(dtype)
-        step = scripted_step(packed)
+        step = scripted_step(packed, norm)
         no_head: Any = lambda x: x  # noqa: E731
         weights = LeanWeights(model, kernel, packed, no_head, norm, dtype, wide, step=step)
 
@@ -378,11 +379,11 @@ class LeanForward:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
         if count == 1 and weights.step is not None and stream == weights.stream:
-            x = weights.step(x, cos, sin, mask, self._caches, begin, self.heads, self.kv_heads, self.eps)
+            last = weights.step(x, cos, sin, mask, self._caches, begin, self.heads, self.kv_heads, self.eps)[:, -1]
         else:
             x = self._through(layers, x, cos, sin, mask, begin, cancelled)
+            last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
         self.used = end
-        last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
         return weights.head(last).float().cpu()
 
     def _through(

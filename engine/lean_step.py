@@ -58,6 +58,7 @@ def step(
     q_norms: list[Tensor],
     k_norms: list[Tensor],
     mlp_norms: list[Tensor],
+    last_norm: Tensor,
     packed: list[torch.classes.quantized.LinearPackedParamsBase],  # pyright: ignore[reportInvalidTypeForm]
     tensors: list[Tensor],
     reduce_range: bool,
@@ -67,7 +68,7 @@ def step(
     kv_heads: int,
     eps: float,
 ) -> Tensor:
-    """x: [lanes, hidden] float32, through all layers; writes each layer's keys and values at `begin`.
+    """x: [lanes, hidden] float32, through all layers and the last norm; writes each layer's keys and values at `begin`.
 
     cos, sin: [lanes or 1, 1, head_dim]. mask: [lanes, 1, 1, begin + 1] bool where lanes look at different places, else
     None. caches: as in LeanForward.
@@ -98,7 +99,7 @@ def step(
         half = both.shape[1] // 2
         inner = F.silu(both.narrow(1, 0, half)) * both.narrow(1, half, half)
         x = x + product(kinds[4 * i + 3], inner, packed, tensors, places[4 * i + 3], reduce_range)
-    return x
+    return rms_norm(x, last_norm, eps)
 
 
 @cache
@@ -116,8 +117,9 @@ def _scripted() -> Any:
 Step = Callable[[Tensor, Tensor, Tensor, Tensor | None, list[Tensor], int, int, int, float], Tensor]
 
 
-def scripted_step(layers: list[Any]) -> Step | None:
-    """A function of (x, cos, sin, mask, caches, begin, heads, kv_heads, eps) for these packed layers of lean.py.
+def scripted_step(layers: list[Any], last_norm: Tensor) -> Step | None:
+    """A function of (x, cos, sin, mask, caches, begin, heads, kv_heads, eps) for these packed layers of lean.py and
+    the norm behind them.
 
     None where a product is of another kernel, was packed in parts or has a bias beside it, or nothing can be scripted.
     """
@@ -141,6 +143,7 @@ def scripted_step(layers: list[Any]) -> Step | None:
 
     norms, mlp_norms = twice([layer.norm for layer in layers]), twice([layer.mlp_norm for layer in layers])
     q_norms, k_norms = twice([layer.q_norm for layer in layers]), twice([layer.k_norm for layer in layers])
+    last = torch.cat((last_norm, last_norm))
     reduce_range = not torch.cpu._is_vnni_supported()
 
     def run(
@@ -150,7 +153,8 @@ def scripted_step(layers: list[Any]) -> Step | None:
         lanes, _, hidden = x.shape
         y = script(
             kinds, places, x.view(lanes, hidden), cos.view(-1, 1, cos.shape[-1]), sin.view(-1, 1, sin.shape[-1]), mask,
-            norms, q_norms, k_norms, mlp_norms, packed, tensors, reduce_range, caches, begin, heads, kv_heads, eps,
+            norms, q_norms, k_norms, mlp_norms, last, packed, tensors, reduce_range,
+            caches, begin, heads, kv_heads, eps,
         )  # fmt: skip
         return y.view(lanes, 1, hidden)
 

@@ -19,14 +19,15 @@ _BROKEN_CHARACTERS = "".join(map(chr, range(0xDC80, 0xDD00)))
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def _byte_level_alphabet() -> dict[str, int]:
+def byte_level_alphabet() -> dict[str, int]:
     """The character that byte-level BPE writes for each byte, inverted. Source: GPT-2's encoder (Radford 2019)."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(hidden)}
 
 
-_ALPHABET = _byte_level_alphabet()
+# To the character of the byte's own number. A character that stands for no byte becomes one that Latin-1 lacks.
+_BYTES = dict.fromkeys(range(256), 65535) | {ord(character): byte for character, byte in byte_level_alphabet().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Vocabulary:
         self._added = {token["id"]: token["content"] for token in added}
         self.special |= {token["id"] for token in added if token.get("special")}
         self._labels: dict[int, str] = {}
+        self._string_of = backend.id_to_token if backend is not None else tokenizer.convert_ids_to_tokens
 
     def token_string(self, token_id: int) -> str | None:
         """The vocabulary's own string, None for an id that the tokenizer does not know (PRM-7)."""
@@ -85,19 +87,22 @@ class Vocabulary:
             return self._added[token_id]
         if token_id < 0:
             return None
-        token = self.tokenizer.convert_ids_to_tokens(token_id)
+        token = self._string_of(token_id)
         return token if isinstance(token, str) else None
 
     def bytes_of(self, token_id: int) -> bytes:
         """A token's bytes, without what depends on its place. Unknown ids give b""."""
         token = self.token_string(token_id)
-        if token is None:
-            return b""
+        return b"" if token is None else self._bytes(token_id, token)
+
+    def _bytes(self, token_id: int, token: str) -> bytes:
         if self.rules.kind == "byte_level":
-            # As the library: a token with any other character (an added one) is its own text.
-            if all(character in _ALPHABET for character in token):
-                return bytes(_ALPHABET[character] for character in token)
-            return _utf8(token)
+            try:
+                return token.translate(_BYTES).encode("latin-1")
+            except (
+                UnicodeEncodeError
+            ):  # as the library: a token with any other character (an added one) is its own text
+                return _utf8(token)
         if self.rules.kind == "pieces":
             if self.rules.byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
                 return bytes([int(match[1], 16)])
@@ -122,7 +127,7 @@ class Vocabulary:
             return f"<id {token_id}>"
         if token_id in self.special:
             return token
-        data = self.bytes_of(token_id)
+        data = self._bytes(token_id, token)
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
@@ -158,11 +163,12 @@ class TokenText:
         """Text that became certain with this token; empty for special tokens and half characters."""
         if token_id in self.vocabulary.special:
             return ""
-        if self.vocabulary.token_string(token_id) is None:
+        token = self.vocabulary.token_string(token_id)
+        if token is None:
             return self._released(final=True) + f"<id {token_id}>"
         if self.vocabulary.rules.kind == "other":
             return self._add_by_decoding(token_id)
-        return self._released(self.vocabulary.bytes_of(token_id))
+        return self._released(self.vocabulary._bytes(token_id, token))
 
     def finish(self) -> str:
         """What was waiting for the rest of a character that never came."""
@@ -172,6 +178,9 @@ class TokenText:
 
     def _released(self, data: bytes = b"", final: bool = False) -> str:
         text = self._broken + self._decoder.decode(data, final)
+        if text.isascii():  # most tokens: nothing of it is broken
+            self._broken = ""
+            return self._stripped(text)
         whole = len(text) if final else len(text.rstrip(_BROKEN_CHARACTERS))
         self._broken = text[whole:]
         return self._stripped(_BROKEN.sub(_replaced, text[:whole]))

@@ -50,9 +50,9 @@ def byte_tokenizer(template: str | None = TEMPLATE) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    from engine.text import _ALPHABET
+    from engine.text import byte_level_alphabet
 
-    raw = Tokenizer(models.BPE(vocab=dict(_ALPHABET), merges=[]))
+    raw = Tokenizer(models.BPE(vocab=byte_level_alphabet(), merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     raw.decoder = decoders.ByteLevel()
     special = ("<s>", "</s>", "<pad>", "<|im_start|>", "<|im_end|>")
