@@ -22,12 +22,13 @@ import filelock
 from engine.catalog import WEIGHT_ENDINGS
 from engine.errors import FileRefused, SettingsRefused
 from engine.events import SessionFacts
-from engine.experiments import RunFigures, Sweep, SweepAxis, SweepBatch, SweepQuestion
+from engine.experiments import FIGURES, RunFigures, Sweep, SweepAxis, SweepBatch, SweepQuestion
 from engine.replay import library_versions
 from engine.replay_lines import DAMAGED, built, header_line
 
 SCHEMA = 1
 QUESTION, FIGURES_FILE, LOCK = "sweep.json", "figures.jsonl", ".lock"
+MOST_FIGURE = 1e15  # far beyond any run's
 SAMPLED_BYTES = 65_536  # read of each weight file at its beginning, middle and end
 
 
@@ -102,6 +103,14 @@ class SweepFolder:
                 "Wait for its end, or take another folder.",
                 folder=str(self.path),
             ) from None
+
+
+def _figures(values: dict[str, Any]) -> RunFigures:
+    """Raises ValueError for what no run could have, whose mean or spread might not even be a number."""
+    found = built(RunFigures, values)
+    if any(abs(found.figure(name)) > MOST_FIGURE for name in FIGURES):
+        raise ValueError("no run has such figures")
+    return found
 
 
 def open_or_begin(question: SweepQuestion, model: SweepModel) -> SweepFolder:
@@ -209,14 +218,16 @@ def _read_figures(folder: SweepFolder) -> None:
             if values["kind"] == "batch":
                 folder.batches.append(built(SweepBatch, values["batch"]))
             elif values["kind"] == "run" and 0 <= values["number"] < len(folder.runs):
-                folder.runs[values["number"]] = built(RunFigures, values["figures"])
+                folder.runs[values["number"]] = _figures(values["figures"])
         except (*DAMAGED, UnicodeDecodeError, RecursionError):
             damaged += 1
     for number, run in enumerate(folder.runs):
         if run is not None and not folder.replay(number).is_file():
             folder.runs[number] = None
     if damaged:
-        folder.notes.append(f"Damaged lines of {FIGURES_FILE} that were left out: {damaged}. Their runs are done again.")
+        folder.notes.append(
+            f"Damaged lines of {FIGURES_FILE} that were left out: {damaged}. Their runs are done again."
+        )
 
 
 def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepModel) -> None:

@@ -297,6 +297,20 @@ def test_what_a_crash_left_half_written_is_done_again(session, question):
     assert read(folder).sweep().complete
 
 
+def test_figures_that_no_run_could_have_are_damage(session, question):
+    sweep(question, session, Control(), nobody)
+    figures = Path(question.folder) / FIGURES_FILE
+    lines = figures.read_text("utf-8").splitlines()
+    at = next(n for n, line in enumerate(lines) if '"kind":"run"' in line)
+    values = json.loads(lines[at])
+    values["figures"]["mean_surprise_nats"] = 1e308
+    lines[at] = json.dumps(values)
+    figures.write_text("\n".join(lines) + "\n", "utf-8")
+    found = read(Path(question.folder)).sweep()
+    assert [number for number, run in enumerate(found.runs) if run is None] == [values["number"]]
+    assert any("left out: 1" in note for note in found.notes)
+
+
 def test_another_question_is_refused_by_what_differs(session, question):
     control = Control()
     sweep(question, session, control, StopAfter(control, 5))
