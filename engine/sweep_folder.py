@@ -225,9 +225,7 @@ def _read_figures(folder: SweepFolder) -> None:
         if run is not None and not folder.replay(number).is_file():
             folder.runs[number] = None
     if damaged:
-        folder.notes.append(
-            f"Damaged lines of {FIGURES_FILE} that were left out: {damaged}. Their runs are done again."
-        )
+        folder.notes.append(f"Damaged lines of {FIGURES_FILE}, left out: {damaged}. Their runs are done again.")
 
 
 def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepModel) -> None:
