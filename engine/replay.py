@@ -381,8 +381,21 @@ class _Opening:
             event = self.reader.event(found)
         except DAMAGED:
             return False
+        if self._was_told(event):
+            return False
         self._add(event)
         return True
+
+    def _was_told(self, event: Event) -> bool:
+        """A line that stands there twice would double a word, or begin or end a run again."""
+        if not isinstance(event, (RunStart, TokenEvent, RunEnd)):
+            return False
+        lane = self.lanes.get((event.run_id, event.lane))
+        if lane is None or isinstance(event, RunStart):
+            return lane is not None
+        if isinstance(event, RunEnd):
+            return lane.ended
+        return bool(lane.tokens) and event.step <= lane.tokens[-1].step
 
     def _take_header(self, found: dict[str, Any]) -> bool:
         schema = found.get("schema")

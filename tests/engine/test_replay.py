@@ -378,6 +378,19 @@ def test_a_byte_order_mark_is_no_damage(recorded: Path) -> None:
     assert read_replay(recorded).damage == ""
 
 
+def test_lines_that_stand_there_twice_double_no_word(recorded: Path) -> None:
+    lines = recorded.read_bytes().splitlines(keepends=True)
+    kinds = (ev.RunStart, ev.TokenEvent, ev.RunEnd)
+    for content, damage in (
+        ([*lines[:4], *lines[1:]], "Lines 5, 7 damaged and left out."),
+        (lines + lines, "Lines 7, 8, 10, 11, 12 damaged and left out."),
+    ):
+        recorded.write_bytes(b"".join(content))
+        replay = read_replay(recorded)
+        assert [e for e in replay.events if isinstance(e, kinds)] == [e for e in EVENTS if isinstance(e, kinds)]
+        assert replay.damage == damage
+
+
 def test_missing_tokens_in_the_middle_are_told(recorded: Path) -> None:
     lines = recorded.read_bytes().split(b"\n")
     del lines[3]
