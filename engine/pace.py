@@ -7,6 +7,7 @@ had their turn, and one is up to five times faster than two. What was measured a
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import torch
 from engine.kernels import torch_threads
 
 SEEN, TRIED = 8, 3  # steps whose median counts: with the current number, with the other
-FIRST_WAIT, LONGEST_WAIT = 32, 512  # steps between two trials: twice as many after each that did not help
+FIRST_WAIT, LONGEST_WAIT = 32, 512  # steps between two trials of more: twice as many after each that did not help
 CLEARLY, SUDDENLY = 0.95, 1.5
 
 
@@ -70,5 +71,6 @@ class Pace:
             self._wait, self._usual = FIRST_WAIT, tried
         else:
             self._wait, self._usual = min(2 * self._wait, LONGEST_WAIT), usual
-        self._left = self._wait
+        # To try fewer threads on a quiet machine is a step twice as long: that waits until steps take longer.
+        self._left = self._wait if self.other > self.threads else sys.maxsize
         self._trial.clear()

@@ -15,10 +15,13 @@ UNKNOWN = "–"
 _FITS_QT = 2**63
 
 
+_ENGLISH = QLocale(QLocale.Language.English)
+
+
 def locale() -> QLocale:
     """The system's locale; English where there is none, since the C locale groups no thousands."""
     own = QLocale()
-    return own if own.language() != QLocale.Language.C else QLocale(QLocale.Language.English)
+    return own if own.language() != QLocale.Language.C else _ENGLISH
 
 
 def number_text(value: float | None, decimals: int = 1) -> str:

@@ -1,7 +1,7 @@
 """What has happened so far. Every view reads from here, none from another view, none from the engine.
 
-Events come in one at a time and only mark the store stale; `frame` goes out at most 60 times a second, and views
-repaint on it. So a fast model never makes the window paint faster than a screen shows.
+Events come in one at a time and only mark the store stale; `frame` goes out at most 60 times a second, while a model
+writes some 17 times, and views repaint on it. So a fast model never makes the window paint faster than a screen shows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QElapsedTimer, QObject, QTimer, Signal, Slot
 
 from engine import events as ev
 from engine.figures import ancestors, beginning, letters_beside
@@ -18,6 +18,7 @@ from engine.settings import Parent, Preset
 from widgets.inside import Inside, Subject
 
 FRAME_MS = 16
+DECODE_FRAME_MS = 60  # while a model writes, which wants the processor's time
 RUNNING = ("prefill", "decode", "paused")
 BUSY = ("loading", *RUNNING, "x-ray", "experiment")  # activities during which the engine answers no question
 READINGS_KEPT = 3600  # one an half second: half an hour
@@ -166,8 +167,9 @@ class RunStore(QObject):
         self.version = 0  # counts changes, for views that want to know whether they are stale
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
-        self._timer.setInterval(FRAME_MS)
-        self._timer.timeout.connect(self.frame)
+        self._timer.timeout.connect(self._tell)
+        self._since_frame, self._since_token = QElapsedTimer(), QElapsedTimer()
+        self._token_ms = 0  # between the last two tokens
 
     # -- what came from the engine
 
@@ -181,6 +183,9 @@ class RunStore(QObject):
                 if run is None or run.end is not None:
                     return
                 run.add(self._in_place(run, event))
+                if event.lane == 0:
+                    self._token_ms = self._since_token.restart() if self._since_token.isValid() else 0
+                    self._since_token.start()
                 self.stage = "sample"
                 if self.activity != "paused":
                     self.activity = "decode"
@@ -298,9 +303,25 @@ class RunStore(QObject):
         self.mark()
 
     def mark(self) -> None:
+        """Something changed: a frame follows, at once where the last one is long enough ago.
+
+        While a model writes, frames come right after a token, the last before DECODE_FRAME_MS are over: so views paint
+        while the model computes. Where they paint when the next token is chosen, both want Python's lock, and to
+        choose it takes four times as long.
+        """
         self.version += 1
-        if not self._timer.isActive():
-            self._timer.start()
+        passed = self._since_frame.elapsed() if self._since_frame.isValid() else DECODE_FRAME_MS
+        writes = self.activity == "decode"
+        least = DECODE_FRAME_MS if writes else FRAME_MS
+        if passed + (self._token_ms if writes else 0) >= least:
+            self._timer.start(0)
+        elif not self._timer.isActive():
+            self._timer.start(least - passed)
+
+    @Slot()
+    def _tell(self) -> None:
+        self._since_frame.start()
+        self.frame.emit()
 
     # -- what the person looks at
 

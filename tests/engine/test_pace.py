@@ -32,14 +32,20 @@ def test_half_the_threads_are_tried_and_taken_where_they_are_faster():
     assert (pace.threads, pace.other) == (2, 4)
 
 
-def test_what_does_not_help_is_tried_less_and_less_often():
+def test_fewer_threads_that_do_not_help_are_tried_once_as_long_as_the_machine_is_quiet():
     pace = Pace(4)
     taken = steps(pace, 4000, {4: 1.0, 2: 0.99})  # hardly faster is not faster
-    tried = [at for at, threads in enumerate(taken) if threads == 2][::TRIED]
+    assert taken == [4] * SEEN + [2] * TRIED + [4] * (4000 - SEEN - TRIED)
+
+
+def test_more_threads_that_do_not_help_are_tried_less_and_less_often():
+    pace = Pace(4)
+    taken = steps(pace, 4000, {4: 1.0, 2: 0.9})
+    tried = [at for at, threads in enumerate(taken) if threads == 4 and at >= SEEN][::TRIED]
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     assert gaps == sorted(gaps)
     assert gaps[-1] == LONGEST_WAIT + TRIED
-    assert pace.threads == 4
+    assert pace.threads == 2
 
 
 def test_when_steps_suddenly_take_longer_the_other_number_is_tried_at_once():

@@ -11,7 +11,7 @@ from engine import events as ev
 from tests.widgets import events_factory as make
 from tests.widgets.facts import facts
 from widgets import theme
-from widgets.plots.base import bytes_ticks, series, thinned, ticks
+from widgets.plots.base import bytes_ticks, series, thinned, ticks, with_room
 from widgets.plots.kv_cache import KvCachePlot, exact_per_token
 from widgets.plots.memory import MemoryPlot, predicted_weights
 from widgets.plots.speed import SpeedPlot, rolling_rate
@@ -107,6 +107,32 @@ def test_thinning_keeps_peaks_and_ends():
 def test_ticks_are_few_and_round(top):
     assert len(ticks(top, 4)) <= 6
     assert ticks(top, 4)[0] == 0.0
+
+
+@given(st.floats(1e-6, 1e12))
+def test_axes_grow_by_steps_of_at_most_an_eighth(size):
+    found = with_room(size)
+    assert size <= found <= size * 1.1251
+    assert with_room(found) == found
+
+
+def test_while_a_model_writes_the_axes_stay_as_they_are_for_some_tokens(qtbot, store):
+    plot = shown(qtbot, KvCachePlot, store)
+    events = make.tokens([" a"] * 64)
+    store.take(ev.Loaded(facts()))
+    store.take(make.start())
+    seen = set()
+    for token in events:
+        store.take(token)
+        plot.refresh()
+        ((_, right), _) = plot.view.viewRange()
+        assert right >= max(1, len(store.current.tokens) - 1)
+        seen.add(right)
+    assert len(seen) <= 32
+    store.take(make.end(events))
+    plot._drawn = ()
+    plot.refresh()
+    assert plot.view.viewRange()[0][1] == 63
 
 
 def test_byte_labels_share_a_unit():

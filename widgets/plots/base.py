@@ -81,6 +81,12 @@ def ticks(top: float, count: int, whole: bool = False) -> list[float]:
     return [step * i for i in range(int(top / step + 1e-9) + 1)]
 
 
+def with_room(size: float) -> float:
+    """The next larger of eight steps to the next power of two: at most an eighth more. size: above 0."""
+    step = 2.0 ** (math.floor(math.log2(size)) - 3)
+    return math.ceil(size / step) * step
+
+
 def bytes_ticks(values: list[float]) -> list[str]:
     """Labels of byte figures in the unit of the largest, which alone carries it."""
     top = max(values)
@@ -149,6 +155,7 @@ class Plot(Panel):
         self.by_token = True  # x is the token's number: hovering and clicking mean tokens
         self._drawn: tuple = ()
         self._top = 0.0
+        self._ticks: dict[str, list[tuple[float, str]]] = {}
         self.graph = pg.PlotWidget(parent=self)
         self.view = self.graph.getPlotItem()
         self.view.setMenuEnabled(False)
@@ -267,9 +274,13 @@ class Plot(Panel):
         y_texts: Callable[[list[float]], list[str]] = bytes_ticks,
         x_unit: str = "",
     ) -> None:
-        """The axes: x from and to, y from 0 to a little over `top`. Calm where figures are missing or absurd."""
+        """The axes: x from and to, y from 0 to a little over `top`. Calm where figures are missing or absurd, and while
+        a model writes: then they grow by steps, since to draw an axis anew takes longer than its curves."""
         top = top * 1.12 if 0.0 < top < LARGEST else 1.0
         x_to = x_to if math.isfinite(x_to) and x_to > x_from else x_from + 1.0
+        run = self.store.current
+        if self.by_token and run is not None and run.running:
+            x_to, top = x_from + with_room(x_to - x_from), with_room(top)
         self._top = top
         for curve in self.curves:
             curve.put(x_from, x_to, top)
@@ -279,7 +290,7 @@ class Plot(Panel):
         y_ticks = ticks(top, max(1, min(4, self.graph.height() // (line * 2))))
         room = top * (1.0 - 0.6 * line / max(line, self.graph.height() - 2 * line))  # a label at the edge is not drawn
         y_ticks = [tick for tick in y_ticks if tick <= room]
-        self.view.getAxis("left").setTicks([list(zip(y_ticks, y_texts(y_ticks), strict=True))])
+        self._set_ticks("left", list(zip(y_ticks, y_texts(y_ticks), strict=True)))
         across = max(2, self.graph.width() // (line * 6))
         x_ticks = [x_from + tick for tick in ticks(x_to - x_from, across, whole=True)]
         x_texts = [count_text(round(tick)) for tick in x_ticks]
@@ -288,7 +299,12 @@ class Plot(Panel):
             x_texts[-1] = x_texts[-1].removesuffix(x_unit).strip()
             if len(x_texts) > 1:
                 x_texts[-2] = f"{x_texts[-2]} {x_unit}".strip()
-        self.view.getAxis("bottom").setTicks([list(zip(x_ticks, x_texts, strict=True))])
+        self._set_ticks("bottom", list(zip(x_ticks, x_texts, strict=True)))
+
+    def _set_ticks(self, side: str, found: list[tuple[float, str]]) -> None:
+        if self._ticks.get(side) != found:
+            self._ticks[side] = found
+            self.view.getAxis(side).setTicks([found])
 
     def narrow(self) -> bool:
         """True where the header has room for one figure only."""
