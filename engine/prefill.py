@@ -60,7 +60,11 @@ class Prefill:
         for ids in prompts:
             forward, done = self._begin(ids, stem, stem_tokens)
             reused, computed, last_ms = done, 0, 0.0
-            logits: np.ndarray | None = None
+            logits = self.session.kept.ends.get(tuple(ids)) if done == len(ids) else None
+            if logits is not None:  # nothing is left to be read
+                self.ms = (time.perf_counter() - started) * 1e3
+                again = sum(each.reused for each in self.readings) + reused
+                yield PrefillProgress(self.run_id, before + done, total, self.ms, forward.kv_bytes()[0][0], again)
             chunk = FIRST_CHUNK_TOKENS
             if speed := self.session.prefill_tokens_per_s:
                 chunk = _fitting(speed)
@@ -87,6 +91,7 @@ class Prefill:
                 if done == stem_tokens and stem is None and not whole:
                     stem = forward.copy(0, done)
             assert logits is not None
+            self.session.kept.keep_end(ids, logits)
             before += done
             self.readings.append(Reading(ids, forward, logits, reused, computed, last_ms))
 
@@ -95,7 +100,7 @@ class Prefill:
         longest = len(ids) + min(self.new_tokens, AHEAD_TOKENS)
         context = self.session.facts.context_tokens
         expected = min(longest, context) if context else longest
-        here = [(Kept(each.ids, each.forward).shared(ids), each.forward) for each in self.readings]
+        here = [(Kept(each.ids, each.forward).shared(ids[:-1]), each.forward) for each in self.readings]
         here += [(stem_tokens, stem)] if stem is not None else []
         forward, done = self.session.kept.take(ids) or (None, 0)
         for shared, other in sorted(here, key=lambda one: -one[0]):

@@ -78,11 +78,11 @@ def test_the_beginning_is_read_once_for_all(session):
     (end,) = [e for e in alone(session) if isinstance(e, RunEnd)]
     found, _ = asked(session, question(session, 100, written=end.token_ids))
     assert found.batches == 2
-    assert found.read_tokens == 2  # the newest word, whose logits are wanted, in each batch
-    assert found.reused_tokens == 2 * (end.prompt_tokens + len(end.token_ids) - 1)
+    assert found.read_tokens == 1  # the newest word, whose logits are wanted, by the first batch
+    assert found.reused_tokens == 2 * (end.prompt_tokens + len(end.token_ids)) - 1
     session.kept.drop()
     found, _ = asked(session, question(session, 100, written=end.token_ids))
-    assert found.read_tokens == end.prompt_tokens + len(end.token_ids) + 1
+    assert found.read_tokens == end.prompt_tokens + len(end.token_ids)
 
 
 def test_the_expected_shares_are_the_exact_odds_of_the_first_word(session):
