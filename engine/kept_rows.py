@@ -305,7 +305,8 @@ def _draw(seed: int, step: int) -> float:
 def named_logits(token: TokenEvent) -> tuple[np.ndarray, np.ndarray]:
     """Ids, ascending, and raw logits of all that are kept by name: int64 and float32."""
     ids = np.array(token.candidate_ids, dtype=np.int64)
-    logits = np.array(token.candidate_logits, dtype=np.float32)
+    # A damaged file may hold more than a float32 does.
+    logits = np.minimum(token.candidate_logits, np.finfo(np.float32).max).astype(np.float32)
     if token.tail is not None:
         ids = np.concatenate((ids, np.array(token.tail.ids, dtype=np.int64)))
         logits = np.concatenate((logits, np.array(token.tail.logits, dtype=np.float32)))

@@ -37,13 +37,15 @@ class FinishedRun:
         if self.rows >= WORTH_TWO:
             work = np.cumsum(widths[order])
             numbers = np.split(order, [int(np.searchsorted(work, work[-1] / 2))])
-        self.parts = [KeptRows(text, [tokens[i] for i in at], at) for at in numbers]
+        with np.errstate(over="ignore", invalid="ignore"):  # a damaged file may hold any number
+            self.parts = [KeptRows(text, [tokens[i] for i in at], at) for at in numbers]
 
     def redecide(self, settings: SamplingSettings) -> Redecided:
         """Every token under these settings."""
 
         def decide(part: KeptRows) -> Decided:
-            return Deciding(part, settings).run()
+            with np.errstate(over="ignore", invalid="ignore"):
+                return Deciding(part, settings).run()
 
         if len(self.parts) == 1:
             found = [decide(self.parts[0])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from array import array
 from dataclasses import replace
 
@@ -323,3 +324,24 @@ def test_parts_of_a_long_run_answer_as_one_does(monkeypatch, default_session) ->
         for mine, theirs in ((both.choices_low, one.choices_low), (both.choices_high, one.choices_high)):
             # Bounds: in a part where no unnamed token may have moved they are narrower than in a whole with one.
             assert list(mine) == pytest.approx(list(theirs), rel=1e-3)
+
+
+@pytest.mark.parametrize("logit", [1e308, -1e308, 3e38, 1e30])
+def test_absurd_logits_of_a_damaged_file_are_decided_or_left_open_without_a_warning(logit) -> None:
+    rows = [np.linspace(0, 9, 300, dtype=np.float32)] * 3
+    used = SamplingSettings(temperature=0.9, seed=3)
+    events = walk(rows, [1], used)
+    logits = events[1].candidate_logits[:]
+    logits[0] = logit
+    events[1] = replace(events[1], candidate_logits=logits)
+    for changes in (
+        {"temperature": 0.3},
+        {"top_p": 0.5},
+        {"repetition_penalty": 1.3},
+        {"typical_p": 0.5},
+        {"min_p": 0.1},
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = FinishedRun(start_of([1], used), events).redecide(replace(used, **changes))
+        assert len(found.fates) == 3
