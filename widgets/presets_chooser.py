@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QMenu, QToolButton, QVBoxLayout, QWidget
 
@@ -105,6 +105,7 @@ class PresetChooser(QWidget):
         )
         self.list.activated.connect(self._activated)
         self.list.opening.connect(self.opening)
+        self.list.opening.connect(self.leave_note)
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.label)
@@ -161,6 +162,7 @@ class PresetChooser(QWidget):
         self.menu_button.setAccessibleName(self.tr("Presets: more"))
         self.menu_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.menu_button)
+        menu.aboutToShow.connect(self.leave_note)
         self.save_action = self._act(menu, self.tr("Save these settings as a preset…"), "Ins", self.ask_name)
         self.rename_action = self._act(menu, self.tr("Rename…"), "Shift+F2", self.ask_new_name)
         self.delete_action = self._act(menu, self.tr("Delete"), "Del", self.delete)
@@ -222,6 +224,11 @@ class PresetChooser(QWidget):
         self.note.setText(text)
         self.note.setVisible(bool(text))
         self.undo_button.setVisible(bool(text) and undo)
+
+    @Slot()
+    def leave_note(self) -> None:
+        """Something else is done: what was told of the last thing goes."""
+        self.tell("")
 
     def set_undo(self, what: str) -> None:
         """What Undo would take back, in words; "" where there is nothing."""

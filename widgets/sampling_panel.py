@@ -291,6 +291,7 @@ class SamplingPanel(Panel):
         if 0 <= at < len(self._history):
             self._at = at
             self._foreign = None
+            self.presets.leave_note()
             settings, names = self._history[at]
             foreign = are_foreign(settings, names, self.store.facts)
             self._settings = settings.without_tokens if foreign else settings
@@ -318,6 +319,7 @@ class SamplingPanel(Panel):
     def _take(self, settings: SamplingSettings, same_step: bool = False, names: TokenNames | None = None) -> None:
         if settings == self._settings:
             return
+        self.presets.leave_note()
         self.left_out_button.hide()  # it would take this back
         step = settings, self._names_of(settings, names or self._history[self._at][1])
         del self._history[self._at + 1 :]

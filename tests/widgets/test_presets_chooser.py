@@ -173,3 +173,37 @@ def test_a_lanes_editor_offers_the_same_presets(qtbot):
     store.presets = (*BUILT_IN,)
     editor.refresh()
     assert editor.presets.list.findText("mine") < 0
+
+
+def test_what_was_told_goes_with_the_next_thing_that_is_done(qtbot, panel):
+    chooser = panel.presets
+
+    def told() -> bool:
+        chooser.tell("The file is not readable as JSON.")
+        assert chooser.note.isVisible()
+        return True
+
+    for act in (
+        lambda: panel.rows["top_k"].changed.emit(9, False),
+        panel.undo,
+        panel.roll,
+        lambda: pick(qtbot, chooser, MINE),
+        chooser.ask_name,
+        chooser.menu_button.menu().aboutToShow.emit,
+        chooser.list.opening.emit,
+    ):
+        assert told()
+        act()
+        assert not chooser.note.isVisible()
+
+
+def test_what_is_told_of_a_lane_goes_with_its_next_change(qtbot):
+    editor = LaneEditor(RunStore())
+    qtbot.addWidget(editor)
+    editor.show_lane(Lane(1, SamplingSettings(seed=3)), "A", 0, LanePrompt("x"))
+    editor.presets.tell("Something is left out.")
+    editor.roll()
+    assert not editor.presets.note.isVisibleTo(editor)
+    editor.presets.tell("Something is left out.")
+    editor.show_lane(Lane(2, SamplingSettings()), "B", 1, LanePrompt("x"))
+    assert not editor.presets.note.isVisibleTo(editor)

@@ -181,6 +181,7 @@ class LaneEditor(QDialog):
         self.lane, self.shared = lane, shared
         if other:
             self._dragging, self._writing = "", False
+            self.presets.leave_note()
         self.chip.show_letter(letter, colour)
         self.setWindowTitle(self.tr("Lane {letter}").format(letter=letter))
         if self.name_field.text() != lane.name and (other or not self.name_field.isModified()):
@@ -232,6 +233,7 @@ class LaneEditor(QDialog):
     def _take(self, lane: Lane, same_step: bool = False) -> None:
         if lane != self.lane:
             self.lane = lane
+            self.presets.leave_note()
             self.presets.show_settings(lane.settings)
             self._count_more()
             self.changed.emit(lane, same_step)
@@ -244,11 +246,11 @@ class LaneEditor(QDialog):
 
     def _preset_chosen(self, preset: Preset) -> None:
         self._dragging, self._writing = "", False
-        settings, facts = preset.applied(self.lane.settings), self.store.facts
+        settings, facts, said = preset.applied(self.lane.settings), self.store.facts, ""
         if preset.tokens is not None and facts is not None and are_foreign(settings, preset.tokens, facts):
-            settings = settings.without_tokens
-            self.presets.tell(left_out_text(preset.tokens, facts))
+            settings, said = settings.without_tokens, left_out_text(preset.tokens, facts)
         self._take(replace(self.lane, settings=settings))
+        self.presets.tell(said)
         self._show_settings()
 
     def _seed_typed(self, value: object) -> None:
