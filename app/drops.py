@@ -23,11 +23,15 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """act: "open", "compare", "load", "presets" or "refuse". words: what will happen, or why nothing will."""
+    """act: "open", "compare", "load", "presets" or "refuse". words: what will happen, or why nothing will.
+
+    left_out: a sentence for each file that was dropped together with replays and is nothing that can be opened.
+    """
 
     act: str
     paths: tuple[Path, ...]
     words: str
+    left_out: tuple[str, ...] = ()
 
 
 class Drops(QObject):
@@ -43,7 +47,8 @@ class Drops(QObject):
         if not event.mimeData().hasUrls():
             return
         found = recognised(event.mimeData().urls())
-        self.hint.show_words(found.words, _what_can(), found.act == "refuse")
+        more = " ".join([*found.left_out, _what_can()])
+        self.hint.show_words(found.words, more, found.act == "refuse")
         event.acceptProposedAction()  # a refused one too: its sentence is read where it is dropped
 
     @Slot(object)
@@ -59,9 +64,9 @@ class Drops(QObject):
         window = self.window
         match found.act:
             case "open":
-                window.replays.open_file(found.paths[0])
+                window.replays.open_file(found.paths[0], found.left_out)
             case "compare":
-                window.replays.compare(found.paths)
+                window.replays.compare(found.paths, found.left_out)
             case "load":
                 window.load(LoadPlan(str(found.paths[0])))
             case "presets":
@@ -75,22 +80,31 @@ def recognised(urls: Sequence[QUrl]) -> Dropped:
     paths = tuple([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
     if not paths or len(paths) < len(urls):
         return Dropped("refuse", (), _tr("Only files of this computer can be opened."))
-    kinds = [_kind(path) for path in paths]
-    name = paths[0].name if len(paths[0].name) <= LONGEST_NAME else paths[0].name[:LONGEST_NAME] + "…"
-    for path, kind in zip(paths, kinds, strict=True):
-        if not kind:
-            return Dropped("refuse", paths, _tr("{name} cannot be opened here.").format(name=path.name[:LONGEST_NAME]))
-    if len(paths) == 1:
-        words = {
-            "replay": _tr("Open the replay {name}"),
-            "model": _tr("Load the model {name}"),
-            "presets": _tr("Take in the presets of {name}"),
-        }
-        act = {"replay": "open", "model": "load", "presets": "presets"}[kinds[0]]
-        return Dropped(act, paths, words[kinds[0]].format(name=name))
-    if set(kinds) == {"replay"}:
-        return Dropped("compare", paths, _tr("Compare these {count} replays").format(count=count_text(len(paths))))
-    return Dropped("refuse", paths, _tr("These files do not go together: drop replays, or one file of another kind."))
+    kinds, first = [_kind(path) for path in paths], paths[0]
+    left_out = tuple([_cannot(path) for path, kind in zip(paths, kinds, strict=True) if not kind])
+    if set(kinds) - {""} == {"replay"}:
+        replays = tuple([path for path, kind in zip(paths, kinds, strict=True) if kind])
+        if len(replays) == 1:
+            return Dropped("open", replays, _tr("Open the replay {name}").format(name=_short(replays[0])), left_out)
+        words = _tr("Compare these {count} replays").format(count=count_text(len(replays)))
+        return Dropped("compare", replays, words, left_out)
+    if left_out:
+        return Dropped("refuse", paths, left_out[0])
+    if len(paths) > 1:
+        return Dropped(
+            "refuse", paths, _tr("These files do not go together: drop replays, or one file of another kind.")
+        )
+    if kinds[0] == "model":
+        return Dropped("load", paths, _tr("Load the model {name}").format(name=_short(first)))
+    return Dropped("presets", paths, _tr("Take in the presets of {name}").format(name=_short(first)))
+
+
+def _short(path: Path) -> str:
+    return path.name if len(path.name) <= LONGEST_NAME else path.name[:LONGEST_NAME] + "…"
+
+
+def _cannot(path: Path) -> str:
+    return _tr("{name} cannot be opened here.").format(name=_short(path))
 
 
 def _kind(path: Path) -> str:

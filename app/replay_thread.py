@@ -18,7 +18,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 from app.threads import has_ended, leave, told
 from engine.control import Control
 from engine.errors import Cancelled, FileRefused
-from engine.events import Event, Mark
+from engine.events import EngineError, Event, Mark
 
 if TYPE_CHECKING:
     from engine.replay import Recorder, Replay
@@ -31,12 +31,13 @@ LEAST_FREE_BYTES = 300_000_000  # of memory: below it the machine would begin to
 class ReadJob:
     """Files to be read, as they are or, for comparing them, as one set.
 
-    above: 0, or they are put beside runs whose highest number this is.
+    above: 0, or they are put beside runs whose highest number this is. said: what is to be told with what they hold.
     """
 
     paths: tuple[Path, ...]
     compare: bool = False
     above: int = 0
+    said: tuple[str, ...] = ()
     control: Control = field(default_factory=Control)
 
 
@@ -91,7 +92,7 @@ class ReplayWorker(QObject):
     """Every slot catches what its body raises and says it (THR-7)."""
 
     progress = Signal(object)  # Progress
-    read = Signal(object, object)  # ReadJob, tuple of ReadFile
+    read = Signal(object, object, object)  # ReadJob, tuple of ReadFile, of EngineError: those that were refused
     saved = Signal(object)  # SaveJob or MoveJob
     ended = Signal(object, object)  # the job, EngineError or None: it was cancelled
     not_kept = Signal(object, object)  # KeepJob, EngineError
@@ -99,27 +100,36 @@ class ReplayWorker(QObject):
     @Slot(object)
     def read_files(self, job: ReadJob) -> None:
         try:
-            files = self._read_all(job)
+            files, refused = self._read_all(job)
         except Cancelled:
             self.ended.emit(job, None)
         except Exception as error:  # a thread's edge
             self.ended.emit(job, told(error, "replay"))
         else:
-            self.read.emit(job, files)
+            self.read.emit(job, files, refused)
 
-    def _read_all(self, job: ReadJob) -> tuple[ReadFile, ...]:
+    def _read_all(self, job: ReadJob) -> tuple[tuple[ReadFile, ...], tuple[EngineError, ...]]:
+        """What can be read, and why the others cannot. Raises FileRefused where none can."""
         from engine.events import RunStart
         from engine.replay_sets import renumbered
 
-        found, above = [], job.above
+        found: list[ReadFile] = []
+        refused: list[FileRefused] = []
+        above = job.above
         for path in job.paths:
-            replay = self._read(job, path)
+            try:
+                replay = self._read(job, path)
+            except FileRefused as error:
+                refused.append(error)
+                continue
             if job.compare:
                 replay = replace(replay, events=tuple(renumbered(replay.events, above, path.stem)))
             found.append(ReadFile(replay, above))
             if job.compare:
                 above = max([e.run_id for e in replay.events if isinstance(e, RunStart)], default=above)
-        return tuple(found)
+        if not found:
+            raise _none_of(refused)
+        return tuple(found), tuple([told(error, "replay") for error in refused])
 
     def _read(self, job: ReadJob, path: Path) -> Replay:
         from engine.replay import read_replay
@@ -231,6 +241,14 @@ def _room_for(path: Path) -> None:
             "Close other programs or unload the model, then open it again.",
             name=path.name,
         )
+
+
+def _none_of(refused: list[FileRefused]) -> FileRefused:
+    """Why nothing was read: each file is named."""
+    if len(refused) == 1:
+        return refused[0]
+    said = " ".join(error.what for error in refused)
+    return FileRefused("None of these files can be opened: {said}", "Choose others.", said=said)
 
 
 def _cannot_write(path: Path, said: str) -> FileRefused:

@@ -14,10 +14,11 @@ from app.preferences import runs_folder
 from app.recents import Recents
 from app.replay_thread import KeepJob, MoveJob, Progress, ReadFile, ReadJob, ReplayThread, SaveJob
 from engine.events import EngineError, Event, Loaded, Mark, RunStart
-from engine.file_names import safe_name
+from engine.file_names import safe_name, told_apart
 from engine.lineage import story, told_again
 from engine.replay_sets import newest_run
 from engine.settings import Request
+from widgets.banner import translated
 from widgets.compared import differences
 from widgets.format import bytes_text, count_text
 from widgets.opening_bar import OpeningBar
@@ -199,20 +200,24 @@ class Replays(QObject):
         if paths:
             self.compare(paths)
 
-    def open_file(self, path: Path) -> bool:
+    def open_file(self, path: Path, said: tuple[str, ...] = ()) -> bool:
         """Shows a recorded run; works without a model and without torch. False, with a banner, when it cannot.
 
-        A long file is read while the window is used: True, and a bar tells how far it is.
+        A long file is read while the window is used: True, and a bar tells how far it is. said: what else is told then.
         """
-        return self._begin_reading(ReadJob((path,)))
+        return self._begin_reading(ReadJob((path,), said=said))
 
-    def compare(self, paths: Sequence[Path]) -> bool:
-        """Puts recorded runs side by side, lettered in this order; a single one beside the run that is shown."""
+    def compare(self, paths: Sequence[Path], said: tuple[str, ...] = ()) -> bool:
+        """Puts recorded runs side by side, lettered in this order; a single one beside the run that is shown.
+
+        Of several those that cannot be read are named, and the others are shown.
+        """
         current = self.window.store.current
         if len(paths) == 1 and current is None:
             return self.open_file(paths[0])
         above = max((run.start.run_id for run in self.window.store.runs), default=0) if len(paths) == 1 else 0
-        return self._begin_reading(ReadJob(tuple(paths), compare=True, above=max(above, self.window.engine.runs)))
+        above = max(above, self.window.engine.runs)
+        return self._begin_reading(ReadJob(tuple(paths), compare=True, above=above, said=said))
 
     def _begin_reading(self, job: ReadJob) -> bool:
         if self.window.engine.busy == "run":
@@ -237,12 +242,12 @@ class Replays(QObject):
         else:
             self._begin_reading(self._asked)
 
-    @Slot(object, object)
-    def _was_read(self, job: ReadJob, files: tuple[ReadFile, ...]) -> None:
+    @Slot(object, object, object)
+    def _was_read(self, job: ReadJob, files: tuple[ReadFile, ...], refused: tuple[EngineError, ...]) -> None:
         if job is not self._job:
             return
         self.bar.begin(self.tr("Opening {name}").format(name=", ".join(path.name for path in job.paths)))
-        self._filling = _Filling(job, files)
+        self._filling = _Filling(job, files, _why_refused(refused))
         self._fill(at_once=sum(len(file.replay.events) for file in files) <= SLICE)
 
     @Slot()
@@ -263,10 +268,11 @@ class Replays(QObject):
         if self.window.engine.busy == "run":  # it was begun meanwhile
             self._begin_reading(filling.job)
             return
-        self._show(filling.job, filling.files, filling.store)
+        self._show(filling)
 
-    def _show(self, job: ReadJob, files: tuple[ReadFile, ...], recorded: RunStore) -> None:
-        store, beside = self.window.store, job.above > 0 and len(files) == 1
+    def _show(self, filling: _Filling) -> None:
+        job, files, recorded = filling.job, filling.files, filling.store
+        store, beside = self.window.store, job.above > 0 and len(job.paths) == 1
         current = store.current
         if beside:
             store.add_runs(recorded)
@@ -277,15 +283,17 @@ class Replays(QObject):
             self._take_file(file)
             self.recents.remember(file.replay.path)
         self.window.engine.number_after(max((run.start.run_id for run in store.runs), default=0))
-        several = len(files) > 1
-        said = [f"{file.replay.path.name}: {note}" if several else note for file in files for note in _notes(file)]
-        if job.compare:
+        several = len(job.paths) > 1
+        notes = [f"{file.replay.path.name}: {note}" if several else note for file in files for note in _notes(file)]
+        said = [*job.said, *filling.refused, *notes]
+        if job.compare and (beside or len(files) > 1):
             lanes = [run for file in files for run in store.runs if run.start.run_id == newest_run(file.replay.events)]
             if beside and current is not None:
                 lanes.insert(0, current)
             said += self._compare(lanes)
-        elif not said:
-            said = [self.tr("Replay: {name}").format(name=files[0].replay.path.name)]
+        elif not notes:
+            opened = self.tr("Replay: {name}").format(name=", ".join(file.replay.path.name for file in files))
+            said = [f"{opened}.", *said] if said else [opened]
         self.window.banner.show_note(" ".join(said))
 
     def _compare(self, lanes: list[Run]) -> list[str]:
@@ -302,7 +310,16 @@ class Replays(QObject):
             window.laboratory.show("lanes")  # first: the page begins with what was set up last
             window.store.show(lanes[0])
         window.store.compare(lanes)
-        return [*said, differences([(run, self.header_of(run)) for run in lanes])]
+        return [*said, differences([(run, self.header_of(run)) for run in lanes], self._files_of(lanes))]
+
+    def _files_of(self, runs: Sequence[Run]) -> list[str]:
+        """The file of each, by as much of its path as tells it from the others'."""
+        paths: list[Path | None] = []
+        for number in (run.start.run_id for run in runs):
+            recorder, origin = self._recorders.get(number), self._origins.get(number)
+            paths.append(recorder.path if recorder is not None else origin[0] if origin is not None else None)
+        names = iter(told_apart([path for path in paths if path is not None]))
+        return [self.tr("the run that was shown") if path is None else next(names) for path in paths]
 
     def _take_file(self, file: ReadFile) -> None:
         """Where its runs come from. The first line tells of the newest; the runs it began in tell of themselves."""
@@ -380,10 +397,10 @@ class Replays(QObject):
 
 
 class _Filling:
-    """Events of recordings on their way into a store of their own, some at a time."""
+    """Events of recordings on their way into a store of their own, some at a time. refused: why others are not here."""
 
-    def __init__(self, job: ReadJob, files: tuple[ReadFile, ...]) -> None:
-        self.job, self.files, self.store = job, files, RunStore()
+    def __init__(self, job: ReadJob, files: tuple[ReadFile, ...], refused: list[str]) -> None:
+        self.job, self.files, self.refused, self.store = job, files, refused, RunStore()
         self._left = list(files)
         self._events: Iterator[Event] = iter(())
 
@@ -400,6 +417,13 @@ class _Filling:
             else:
                 return False
         return True
+
+
+def _why_refused(errors: Sequence[EngineError]) -> list[str]:
+    """What is wrong with each file, and the ways out once."""
+    whats = [translated(error.what_template, error.fields) or error.what for error in errors]
+    fixes = [translated(error.fix_template, error.fields) or error.fix for error in errors]
+    return [*whats, *dict.fromkeys(filter(None, fixes))]
 
 
 def _notes(file: ReadFile) -> list[str]:

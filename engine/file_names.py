@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +49,15 @@ def _cut(name: str) -> str:
     while at > 0 and (unicodedata.combining(name[at]) or name[at] in _JOINERS or name[at - 1] in _JOINERS):
         at -= 1
     return _trimmed(name[: at or len(short)])
+
+
+def told_apart(paths: Sequence[Path]) -> list[str]:
+    """The paths' names, with as many of the folders above as different files of one name need to be told apart."""
+    for count in range(1, max((len(path.parts) for path in paths), default=1)):
+        names = ["/".join(path.parts[-count:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return [str(path) for path in paths]
 
 
 def create_new(path: Path) -> tuple[BinaryIO, Path]:

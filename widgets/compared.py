@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication
@@ -15,8 +16,11 @@ from widgets.run_store import Run
 LONGEST_NAME = 40
 
 
-def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
-    """A sentence or two about runs, each with what the first line of its recording says; "" for fewer than two."""
+def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]], files: Sequence[str] = ()) -> str:
+    """A sentence or two about runs, each with what the first line of its recording says; "" for fewer than two.
+
+    files: which each comes from, told where lanes of several have the same names.
+    """
     if len(sides) < 2:
         return ""
     runs = [run for run, _ in sides]
@@ -29,16 +33,36 @@ def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]]) -> str:
         _told(_tr("seeds, and so other draws"), letters, [_seed(run) for run in runs]),
     ]
     others = [words for words in found if words]
-    names = ", ".join(
-        _tr("{letter} is {name}").format(letter=letter, name=run.start.name)
-        for letter, run in zip(letters, runs, strict=True)
-        if run.start.name
-    )
+    names = _names(letters, runs, files)
     if others:
         said = _tr("Not only the settings differ: {what}.").format(what="; ".join(others))
     else:
         said = _same({run.start.settings for run in runs})
     return f"{names}. {said}" if names else said
+
+
+def _names(letters: Sequence[str], runs: Sequence[Run], files: Sequence[str]) -> str:
+    """What each is called; where runs of several files have the same name, file by file."""
+    named = [
+        _tr("{letter} is {name}").format(letter=letter, name=run.start.name) if run.start.name else ""
+        for letter, run in zip(letters, runs, strict=True)
+    ]
+    owners: dict[str, set[int]] = {}  # the runs of one file have one number
+    for run in runs:
+        owners.setdefault(run.start.name, set()).add(run.start.run_id)
+    if not files or all(len(numbers) == 1 for name, numbers in owners.items() if name):
+        return ", ".join(filter(None, named))
+    told = []
+    for _, places in groupby(range(len(runs)), lambda place: runs[place].start.run_id):
+        here = list(places)
+        lanes = ", ".join(named[place] or letters[place] for place in here)
+        told.append(_tr("{file}: {lanes}").format(file=_short(files[here[0]]), lanes=lanes))
+    return "; ".join(told)
+
+
+def _short(name: str) -> str:
+    """Of a long name both ends: copies differ in the last characters."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}"
 
 
 def _same(settings: set[SamplingSettings]) -> str:

@@ -176,6 +176,55 @@ def test_what_is_the_same_is_said_too(make_window, first, tmp_path):
     assert "other models" not in window.banner.text
 
 
+def test_where_lanes_of_several_files_have_one_name_the_files_are_told(make_window, first, tmp_path):
+    text = first.read_text("utf-8").replace('"kind":"start"', '"kind":"start","name":"plain"')
+    assert '"name":"plain"' in text
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.jsonl").write_text(text, "utf-8")
+    long = tmp_path / f"{'long ' * 12}copy.jsonl"
+    long.write_text(text, "utf-8")
+    window = make_window()
+    window.replays.compare([tmp_path / "a" / "run.jsonl", tmp_path / "b" / "run.jsonl"])
+    assert window.banner.text.startswith(
+        "a/run.jsonl: A is plain, B is plain; b/run.jsonl: C is plain, D is plain. Model,"
+    )
+    window.replays.compare([long])  # beside what is shown
+    assert window.banner.text.startswith("run.jsonl: A is plain; long")
+    assert "copy.jsonl: C is plain, B is plain. " in window.banner.text
+    window.replays.compare([first, long])  # no name twice
+    assert window.banner.text.startswith("A is first, B is first, C is plain, D is plain. ")
+
+
+def test_a_damaged_file_among_others_is_named_and_the_others_open(make_window, first, second, tmp_path):
+    letter = tmp_path / "letter.jsonl"
+    letter.write_text("Dear all,\n")
+    (tmp_path / "empty.jsonl").write_text("")
+    window = make_window()
+    assert window.replays.compare([letter, first, tmp_path / "empty.jsonl", second])
+    store = window.store
+    assert [store.run(key).start.name for key in store.compared] == ["first", "first", "second", "second"]
+    assert window.banner.text.startswith("letter.jsonl is not a replay. empty.jsonl is empty. Choose a file")
+    assert "other models" in window.banner.text
+    assert not window.replays.compare([letter, tmp_path / "empty.jsonl"])  # none of them: what was shown stays
+    assert len(store.compared) == 4
+    for name in ("letter.jsonl is not a replay.", "empty.jsonl is empty."):
+        assert name in window.banner.text
+
+
+def test_one_that_is_left_of_several_takes_the_place_of_what_is_shown(make_window, first, second, tmp_path):
+    (tmp_path / "letter.jsonl").write_text("Dear all,\n")
+    window = make_window()
+    window.engine.number_after(7)
+    window.replays.open_file(second)
+    assert window.replays.compare([first, tmp_path / "letter.jsonl"])
+    assert {run.facts.name for run in window.store.runs} == {"SmolLM2-135M-Instruct"}
+    assert window.banner.text.startswith("Replay: first.jsonl. letter.jsonl is not a replay.")
+    first.write_bytes(first.read_bytes()[:-40])
+    window.replays.compare([first, tmp_path / "letter.jsonl"])
+    assert "first.jsonl: " in window.banner.text  # whose damage it is
+
+
 def test_marks_of_compared_replays_go_into_their_own_files(make_window, until, first, second):
     window = make_window()
     window.replays.compare([first, second])
@@ -423,6 +472,21 @@ def test_what_cannot_be_opened_is_refused_in_words_and_takes_nothing_away(make_w
     drop(window, mime(tmp_path / "photo.png"))
     assert "photo.png cannot be opened here" in window.banner.text
     assert window.store.current is shown
+
+
+def test_what_is_no_replay_is_named_and_the_replays_beside_it_open(make_window, first, second, tmp_path):
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(b"\x89PNG")
+    window = make_window()
+    drag(window, mime(photo, first))
+    assert window.drops.hint.words == "Open the replay first.jsonl"
+    assert window.drops.hint.more.startswith("photo.png cannot be opened here. ")
+    drop(window, mime(photo, first))
+    assert window.store.current.start.prompt == "Translate “river” into Chinese."
+    assert window.banner.text == "Replay: first.jsonl. photo.png cannot be opened here."
+    drop(window, mime(first, photo, second))
+    assert len(window.store.compared) == 4
+    assert window.banner.text.startswith("photo.png cannot be opened here. ")
 
 
 def test_dragged_text_is_no_business_of_the_window(make_window):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.file_names import NAME_BYTES, create_new, safe_name
+from engine.file_names import NAME_BYTES, create_new, safe_name, told_apart
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,12 @@ def test_a_taken_name_gets_a_number(tmp_path) -> None:
         file.close()
         names.append(path.name)
     assert names == ["run.jsonl", "run 2.jsonl", "run 3.jsonl"]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders():
+    a, b, c = Path("/x/a/run.jsonl"), Path("/x/b/run.jsonl"), Path("/y/b/run.jsonl")
+    assert told_apart([a, Path("/x/b/other.jsonl")]) == ["run.jsonl", "other.jsonl"]
+    assert told_apart([a, b, a]) == ["a/run.jsonl", "b/run.jsonl", "a/run.jsonl"]
+    assert told_apart([b, c]) == ["x/b/run.jsonl", "y/b/run.jsonl"]
+    assert told_apart([Path("run.jsonl")] * 2) == ["run.jsonl"] * 2
+    assert told_apart([]) == []
