@@ -11,9 +11,9 @@ import re
 import unicodedata
 from decimal import Decimal
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import QLineEdit, QWidget
+from PySide6.QtCore import QEvent, QRect, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionFrame, QWidget
 
 from engine.settings import Range
 from widgets.format import locale
@@ -57,6 +57,34 @@ class QuietUndoLine(QLineEdit):
                 event.ignore()
                 return False
         return super().event(event)
+
+
+class NameLine(QuietUndoLine):
+    """A line for a name. While nobody writes in it, a name that finds no room ends in an ellipsis, and its tool tip
+    tells it whole."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        shown = self.shown_name()
+        if self.hasFocus() or shown == self.text():
+            super().paintEvent(event)
+            return
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        with QPainter(self) as painter:  # an exception must not leave it open: that ends the process
+            self.style().drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option, painter, self)
+            painter.setPen(self.palette().text().color())
+            place = self._room().adjusted(2, 0, 0, 0)  # as far from the edge as Qt writes
+            painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), shown)
+
+    def shown_name(self) -> str:
+        """What is read while nobody writes."""
+        room = self._room().width() - 4
+        return self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
+
+    def _room(self) -> QRect:
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        return self.style().subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
 
 
 class NumberField(QuietUndoLine):

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePol
 from widgets import theme
 
 LONG_REMARK = 160  # pixels that a remark keeps beside a long title
-SHORT_TITLE = 90
+SHORT_TITLE = 104
 
 
 class PlainLabel(QLabel):
@@ -49,15 +49,32 @@ class FittingLabel(ElidedLabel):
     def __init__(self, role: str = "", parent: QWidget | None = None) -> None:
         super().__init__("", role, parent)
         self._wordings: tuple[str, ...] = ("",)
+        self._keep = 0
 
     def set_wordings(self, *wordings: str) -> None:
         self._wordings = wordings
+        self._take_font()
         self.updateGeometry()
         self._choose()
 
     def advance(self, text: str) -> int:
         """The width that a text takes."""
         return self.fontMetrics().horizontalAdvance(text) + 2
+
+    def keep_whole(self, widest: int) -> None:
+        """Its shortest wording is never cut where it takes at most so many pixels, in whatever font it is shown."""
+        self._keep = widest
+        self._take_font()
+
+    def _take_font(self) -> None:
+        if self._keep:
+            self.setMinimumWidth(min(self._keep, self.advance(self._wordings[-1])))
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:  # as the style does when the label is first seen: titles are bold
+            self._take_font()
+            self._choose()
 
     def sizeHint(self) -> QSize:
         return QSize(self.fontMetrics().horizontalAdvance(self._wordings[0]) + 2, super().sizeHint().height())
@@ -109,11 +126,11 @@ class Panel(QFrame):
             self.style().polish(self)
         return super().eventFilter(watched, event)
 
-    def set_title(self, title: str, shorter: str = "") -> None:
+    def set_title(self, title: str, *shorter: str) -> None:
         """The title, and what stands there when it does not fit."""
-        self.title_label.set_wordings(title, shorter or title)
+        self.title_label.set_wordings(title, *shorter)
         # A short title stays whole beside a remark; a long one is shortened first.
-        self.title_label.setMinimumWidth(min(SHORT_TITLE, self.title_label.advance(shorter or title)))
+        self.title_label.keep_whole(SHORT_TITLE)
         self.setAccessibleName(title)
 
     def set_remark(self, text: str, tooltip: str = "", *shorter: str) -> None:
@@ -148,13 +165,25 @@ def icon_button(icon: str, name: str, tooltip: str = "", size: int = 16) -> QToo
     return button
 
 
+class ScrollingArea(QScrollArea):
+    """It scrolls up and down alone, so it is never narrower than what it holds: what stands at the right, as values
+    and buttons do, could not be reached."""
+
+    def minimumSizeHint(self) -> QSize:
+        least, held = super().minimumSizeHint(), self.widget()
+        if held is None or not self.widgetResizable():
+            return least
+        bar = self.verticalScrollBar().sizeHint().width()
+        return QSize(max(least.width(), held.minimumSizeHint().width() + bar), least.height())
+
+
 def scrolling(widget: QWidget | None, name: str = "") -> QScrollArea:
     """A frame that scrolls this widget up and down, and is as wide as there is room.
 
     name: of a frame whose content cannot all be reached by keys. It takes the focus itself, and arrows scroll it.
     Without one it follows the focus of what it holds. widget: None where it is put in later.
     """
-    area = QScrollArea()
+    area = ScrollingArea()
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setFocusPolicy(Qt.FocusPolicy.StrongFocus if name else Qt.FocusPolicy.NoFocus)

@@ -92,6 +92,10 @@ def _run_figure(box: str, store: RunStore) -> str:
             done, total = run.prefill[-1].done_tokens, run.prefill[-1].total_tokens
             return f"{count_text(done)} / {count_text(total)}"
         return ""
+    if box in ("embed", "layers") and token.step == 0 and run.prefill:
+        last = run.prefill[-1]
+        if last.reused_tokens >= last.total_tokens > 0:  # the logits after a prompt are kept, too: nothing goes in
+            return QCoreApplication.translate("PipelineStrip", "reused")
     if box == "embed":
         # The shape that goes in: the whole prompt for the first token, then one token at a time.
         tokens = len(run.start.prompt_tokens) if token.step == 0 else 1

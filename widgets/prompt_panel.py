@@ -231,7 +231,7 @@ class PromptPanel(Panel):
         preview, facts = self._preview, self.store.facts
         self.show_button.setEnabled(preview is not None and bool(preview.tokens))
         if preview is None:
-            no_model = self.tr("tokens are counted once a model is loaded")
+            no_model = self.tr("no model yet: not counted")
             self.count_label.setText(no_model if facts is None else self.tr("counting tokens…"))
             self.problem_label.hide()
             self.notes_label.hide()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QWidget
 
 from widgets import theme
@@ -11,7 +11,7 @@ from widgets.format import plain_tooltip
 from widgets.run_names import run_name, run_words
 from widgets.run_store import RunStore
 
-WIDEST = 220
+WIDEST, LEAST = 220, 76  # pixels
 
 
 class RunChooser(Choice):
@@ -21,8 +21,8 @@ class RunChooser(Choice):
         super().__init__("", parent)
         self.setAccessibleName(self.tr("Shown run"))
         self.store = store
-        self._known: list[tuple[tuple[int, int], str]] = []
-        self.setMaximumWidth(WIDEST)
+        self._known: list[tuple[tuple[int, int], str]] | None = None
+        self._wanted = LEAST
         self.activated.connect(self._chosen)
         store.frame.connect(self.refresh)
         store.selection_changed.connect(self.refresh)
@@ -33,6 +33,9 @@ class RunChooser(Choice):
 
     def _restyle(self) -> None:
         self.setFont(theme.font(-1))
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._wanted, super().sizeHint().height())
 
     def refresh(self) -> None:
         """Reads the store again; cheap where no run came or went."""
@@ -49,7 +52,11 @@ class RunChooser(Choice):
             width = max(
                 (self.fontMetrics().horizontalAdvance(self.itemText(i)) for i in range(self.count())), default=0
             )
-            self.setFixedWidth(min(WIDEST, width + 44))
+            # Long names give way where the window is small: what does not fit ends in an ellipsis.
+            self.setMinimumWidth(min(LEAST, width + 44))
+            self._wanted = min(WIDEST, width + 44)
+            self.setMaximumWidth(self._wanted)
+            self.updateGeometry()
         current = self.store.current
         if current in runs and self.currentIndex() != (at := runs.index(current)):
             self.setCurrentIndex(at)

@@ -441,9 +441,8 @@ class SamplingPanel(Panel):
         self.constraints.refresh()
         self._look_for_foreign()
         token = self.store.shown_token
-        vocab_size = facts.vocab_size if facts is not None else None
         for row in self.rows.values():
-            row.show_kept(token, vocab_size)
+            row.show_kept(token)
 
     def _defaults_text(self) -> str:
         parts = [

@@ -14,7 +14,7 @@ from engine.events import FILTERS, TokenEvent
 from engine.settings import RANGES
 from widgets import theme
 from widgets.fields import NumberField, number_shown
-from widgets.format import UNKNOWN, count_text
+from widgets.format import count_text
 from widgets.panel import ElidedLabel
 from widgets.small import SmallLabel
 
@@ -221,7 +221,7 @@ class SettingRow(QWidget):
             self.set_value(self.default)
             self.changed.emit(self.default, False)
 
-    def show_kept(self, token: TokenEvent | None, vocab_size: int | None) -> None:
+    def show_kept(self, token: TokenEvent | None) -> None:
         """How many words this filter left at a token; where the slider has moved since, at which value that was."""
         if self.knob.stage not in FILTERS:
             return
@@ -231,7 +231,7 @@ class SettingRow(QWidget):
         if not on:
             return
         if token is None:
-            text = self.tr("keeps {kept} of {all} words here").format(kept=UNKNOWN, all=count_text(vocab_size))
+            text = self.tr("how many words it keeps: press Run")
             tip = self.tr("Press Run: then this says how many words are left after this setting at the shown token.")
         else:
             figures = {"kept": count_text(token.kept_after(self.knob.stage)), "all": count_text(token.vocab_size)}

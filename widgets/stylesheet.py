@@ -97,6 +97,7 @@ QToolTip { background: $panel; color: $ink; border: 1px solid $edge; padding: 5p
 
 QScrollArea, QScrollArea > QWidget > QWidget[plain="true"] { background: transparent; border: none; }
 QScrollBar { background: transparent; border: none; margin: 0; }
+QAbstractScrollArea::corner { background: transparent; border: none; }
 QScrollBar:vertical { width: 10px; }
 QScrollBar:horizontal { height: 10px; }
 QScrollBar::handle { background: $edge; border-radius: 3px; margin: 2px; }

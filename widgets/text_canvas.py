@@ -24,7 +24,7 @@ from widgets.mark_painter import paint_in_text
 from widgets.marks import described
 from widgets.redecided_bar import choices_text, why
 from widgets.redecided_painter import paint_redecided
-from widgets.reuse import reuse_text
+from widgets.reuse import reuse_parts
 from widgets.run_store import Run, RunStore
 from widgets.stop_painter import given_words, paint_given, paint_waiting, waiting_height
 from widgets.text_flow import LINES_OPEN, Piece, TextFlow
@@ -417,8 +417,9 @@ class TextCanvas(QAbstractScrollArea):
         paint_waiting(painter, self._flow, self._run, pieces, moment)
         if self._run.end is not None and last >= self._flow.lines - 2 and moment == len(self._run.tokens):
             end = self._run.end
-            remark = reuse_text(end, len(self._run.start.written)) if end.reused_tokens else ""
-            paint_end(painter, self._flow, end, remark)
+            reused, computed = reuse_parts(end, len(self._run.start.written)) if end.reused_tokens else ("", "")
+            remarks = (f"{reused}, {computed}", reused) if computed else ()
+            paint_end(painter, self._flow, end, remarks)
 
     def marked_steps(self) -> tuple[int | None, int | None]:
         """The tokens that are painted as selected and as hovered."""

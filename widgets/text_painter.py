@@ -152,20 +152,24 @@ def _sentence_box(flow: TextFlow, end: RunEnd, top: float) -> QRectF:
     return QFontMetricsF(theme.font()).boundingRect(room, int(Qt.TextFlag.TextWordWrap), _sentence(end))
 
 
-def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd, remark: str = "") -> None:
-    """The chip below the text, and the sentence of an end that needs one. remark: muted words beside the chip."""
+def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd, remarks: tuple[str, ...] = ()) -> None:
+    """The chip below the text, and the sentence of an end that needs one.
+
+    remarks: muted words beside the chip, the longest wording first; the first that fits whole is shown, or none.
+    """
     look = theme.current()
     failed = end.reason == "error"
     middle = flow.lines * flow.line_height + 4.0 + flow.line_height / 2
     box = paint_chip(painter, 0.0, middle, end_word(end), look.warning if failed else look.muted, theme.font(-2))
     paint_stopped(painter, flow, end, box)
+    font = theme.font(-2)
+    room = flow.width - box.right() - 8.0
+    remark = next((words for words in remarks if QFontMetricsF(font).horizontalAdvance(words) <= room), "")
     if remark and not end.stop_string:
-        font = theme.font(-2)
         painter.setFont(font)
         painter.setPen(look.muted)
-        place = QRectF(box.right() + 8.0, box.top(), max(0.0, flow.width - box.right() - 8.0), box.height())
-        shown = QFontMetricsF(font).elidedText(remark, Qt.TextElideMode.ElideRight, place.width())
-        painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), shown)
+        place = QRectF(box.right() + 8.0, box.top(), room + 2.0, box.height())
+        painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), remark)
     if end.sentence:
         painter.setFont(theme.font())
         painter.setPen(look.ink if failed else look.muted)
@@ -178,7 +182,7 @@ def end_word(end: RunEnd) -> str:
     """Why a run ended, for its chip."""
     translate = QCoreApplication.translate
     return {
-        "eos": translate("end", "ended: eos"),
+        "eos": translate("end", "ended by itself (eos)"),
         "stop string": translate("end", "ended: stop string"),
         "length": translate("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
         "context full": translate("end", "ended: context full"),

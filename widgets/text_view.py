@@ -24,7 +24,7 @@ class TextView(Panel):
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
-        self.set_title(self.tr("Text, shaded by surprise"))
+        self.set_title(self.tr("Text, shaded by surprise"), self.tr("Text"))
         self.store = store
         self.canvas = TextCanvas(store, self)
         self.setFocusProxy(self.canvas)

@@ -40,7 +40,11 @@ class Timeline(Panel):
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
-        self.set_title(self.tr("Uncertainty by token (nats), drag to go back in time"), self.tr("Uncertainty by token"))
+        self.set_title(
+            self.tr("Uncertainty by token (nats), drag to go back in time"),
+            self.tr("Uncertainty by token"),
+            self.tr("Uncertainty"),
+        )
         self.title_label.setToolTip(
             self.tr(
                 "Entropy of the distribution before all settings, −Σ p ln p over the whole vocabulary, in nats; "

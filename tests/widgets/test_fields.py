@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.settings import RANGES, Range
-from widgets.fields import NumberField, number_shown, read_number
+from widgets.fields import NameLine, NumberField, number_shown, read_number
 
 LOCALES = ["en_US", "de_DE", "fr_FR", "ar_EG", "zh_CN"]
 
@@ -157,3 +157,18 @@ def test_off_is_a_word_that_can_be_read_and_typed(qtbot):
     made.clearFocus()
     made.set_value(0.0)
     assert made.text() == "off"
+
+
+def test_a_name_that_finds_no_room_ends_in_an_ellipsis_while_nobody_writes(qtbot):
+    line = NameLine()
+    qtbot.addWidget(line)
+    line.setText("a much longer name for a lane")
+    line.resize(90, 24)
+    assert line.shown_name().startswith("a much")
+    assert line.shown_name().endswith("…")
+    cut = line.grab().toImage()
+    line.resize(400, 24)
+    assert line.shown_name() == line.text()
+    line.resize(90, 24)
+    line.setText("a much")
+    assert cut != line.grab().toImage()

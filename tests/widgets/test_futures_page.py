@@ -73,6 +73,11 @@ def test_a_boxs_height_is_its_share(picture):
         assert sum(child.height for child in box.children) == pytest.approx(box.height if box.children else 0.0)
 
 
+def test_the_beginning_stands_at_the_edge_of_its_box(picture):
+    picture.set_found(river(begins_with=" So the river"))
+    assert named(picture, "So the river").parent is None
+
+
 def test_rare_ways_are_one_box_of_others():
     root = tree_of(river().futures)
     boxes = lay_out(root, 0.15)
@@ -325,6 +330,7 @@ def test_the_figures_say_how_many_futures_there_really_are(page):
     text = page.figures._wordings[0]
     assert "they share no word" in text
     assert "7 different texts" in text
+    assert "after 1 token, " in text  # the unit, once
     # Shares 7, 5, 4, 1, 1, 1, 1 of 20 at the end, by hand: exp(1.6258) = 5.1.
     assert text.endswith("5.1 at the end")
     same = river(futures=tuple(future(seed, " runs to the sea") for seed in range(3)))

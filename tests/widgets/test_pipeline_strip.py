@@ -80,6 +80,21 @@ def test_the_first_token_comes_from_the_whole_prompt(store, strip):
     assert strip.boxes["embed"].figure == "[1,38,576]"
 
 
+def test_a_prompt_whose_logits_were_kept_goes_through_no_layer_again(store, strip):
+    store.take(ev.Loaded(facts()))
+    store.take(make.start())
+    store.take(ev.PrefillProgress(1, 38, 38, 0.2, 38 * 23_040, 38))
+    for event in make.tokens([" a", " b"]):
+        store.take(event)
+    store.select(0)
+    store.frame.emit()
+    assert strip.boxes["embed"].figure == strip.boxes["layers"].figure == "reused"
+    store.select(1)
+    store.frame.emit()
+    assert strip.boxes["embed"].figure == "[1,1,576]"
+    assert strip.boxes["layers"].figure.endswith("ms")
+
+
 def test_a_run_lights_what_is_at_work(qtbot, store, strip):
     store.take(ev.Loaded(facts()))
     store.take(make.start())

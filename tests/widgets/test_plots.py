@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QTextDocument
 
 from engine import events as ev
 from tests.widgets import events_factory as make
@@ -303,10 +304,29 @@ def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the
     assert line[-1] < line[0]
     plot.resize(900, 300)
     plot.tell()
-    assert "% reached" in plot.legend.text()
+    assert "%&nbsp;reached" in plot.legend.text()
 
 
 def test_without_a_measured_bandwidth_there_is_no_ceiling(qtbot, store):
     plot = shown(qtbot, SpeedPlot, store)
     write(store, make.river())
     assert plot.ceiling.item.getData()[1] is None or not len(plot.ceiling.item.getData()[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mark_of_a_legend_is_seen_whole_where_the_plot_is_narrow(qtbot, store, kind):
+    plot = shown(qtbot, kind, store)
+    write(store, make.tokens([" a"] * 30))
+    store.take(reading(1.0))
+    store.select(12)
+    plot.tell()
+    for width in (190, 230, 420):
+        plot.resize(width, 200)
+        qtbot.waitUntil(lambda: plot.legend.height() >= plot.legend.heightForWidth(plot.legend.width()) > 0)
+        page = QTextDocument()
+        page.setDefaultFont(plot.legend.font())
+        page.setDocumentMargin(0)
+        page.setHtml(plot.legend.text())
+        page.setTextWidth(plot.legend.width())
+        assert page.size().width() <= plot.legend.width()
+        assert page.size().height() <= plot.legend.height()

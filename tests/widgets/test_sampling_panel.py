@@ -116,6 +116,13 @@ def test_a_double_click_resets_one_slider(qtbot, panel):
     assert panel.settings().min_p == 0.0
 
 
+def test_before_a_run_it_says_what_will_stand_there_and_what_to_press(store, panel):
+    panel.set_settings(SamplingSettings(top_p=0.9))
+    store.take(ev.Loaded(facts()))
+    store.frame.emit()
+    assert panel.rows["top_p"].kept.text() == "how many words it keeps: press Run"
+
+
 def test_it_says_how_many_words_each_filter_keeps_at_the_shown_token(store, panel):
     settings = SamplingSettings(temperature=0.8, top_p=0.9, seed=7)
     panel.set_settings(settings)

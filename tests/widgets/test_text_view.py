@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QPoint, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QImage, QPainter
 
 from engine import events as ev
 from tests.widgets import events_factory as make
 from widgets import theme
 from widgets.text_canvas import SLICE
-from widgets.text_painter import end_word
+from widgets.text_painter import end_word, paint_end
 from widgets.text_view import TextView
 
 HOSTILE = ["<s>", "<b>x</b>", " if a<b and c>d", " \x1b[31mred\x1b[0m", " &lt;", " <|im_end|>"]
@@ -310,3 +311,20 @@ def test_a_word_of_a_run_beside_the_current_one_can_be_pointed_at(qtbot):
     store.hover(None)
     assert store.hovered_run is None
     assert store.shown_token is store.current.tokens[1]
+
+
+def test_what_was_reused_is_said_whole_beside_the_end_or_not_at_all(qtbot):
+    """In the room of a lane: the longest wording that fits."""
+    end = make.end(make.tokens([" a"]), "eos")
+    full, short = "prompt reused, 0 + 47 computed", "prompt reused"
+
+    def painted(width, *remarks):
+        picture = QImage(420, 60, QImage.Format.Format_RGB32)
+        picture.fill(0xFFFFFF)
+        with QPainter(picture) as painter:
+            paint_end(painter, SimpleNamespace(width=width, lines=1, line_height=20.0), end, remarks)
+        return picture
+
+    assert painted(400.0, full, short) == painted(400.0, full) != painted(400.0)
+    assert painted(250.0, full, short) == painted(250.0, short) != painted(250.0)
+    assert painted(140.0, full, short) == painted(140.0)

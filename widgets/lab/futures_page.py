@@ -351,6 +351,10 @@ class FuturesPage(QWidget):
                 )
                 for depth in depths
             ]
+            if after:  # the unit once: "6.0 after 1 token, 40.2 after 4, 64.0 after 8"
+                after[0] = self.tr("{number} after 1 token").format(
+                    number=number_text(effective_number(futures, depths[0]), 1)
+                )
             whole = self.tr("{number} at the end").format(number=number_text(effective_number(futures), 1))
             apart = self.tr("{count} different texts").format(count=count_text(different(futures)))
             number = self.tr("effective number of futures")

@@ -47,7 +47,7 @@ class BoxWords:
         if box.parent is None:
             future = self.found.futures[box.node.futures[0]]
             before = self.found.begins_with + "".join(future.texts[: box.node.begin])
-            return one_line(before)[-LEAD:] + text or tr("the beginning of the text")
+            return (one_line(before)[-LEAD:] + text).strip() or tr("the beginning of the text")
         return text.strip() or text or "·"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -9,7 +10,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPainterPath, QPain
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
 from widgets import theme
-from widgets.fields import QuietUndoLine
+from widgets.fields import NameLine
 from widgets.format import plain_tooltip
 from widgets.lab.lane_canvas import LaneCanvas, LaneSource
 from widgets.lab.lane_set import MOST, Lane, LaneSet
@@ -30,6 +31,7 @@ from widgets.timeline import TimelineBars
 STRIPE = 3.0  # of the lane's colour along the top
 LEAST_WIDTH, LEAST_HEIGHT = 18, 20  # in base sizes
 BARS_FROM = 24  # base sizes of height from which the bars are shown
+UNIT_GAP = re.compile(r"(?<=[\d/]) ")  # no line begins with a unit
 TEXT_STEP = -2  # the text is smaller than in the text view by this many pixels
 
 
@@ -105,9 +107,9 @@ class LaneColumn(QFrame):
         self.bars.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the text has the same keys
         self.bars.setFixedHeight(30)
         self.chip = LetterChip()
-        self.name_field = QuietUndoLine()
+        self.name_field = NameLine()
         self.name_field.setProperty("quiet", True)
-        self.name_field.setPlaceholderText(self.tr("name"))
+        self.name_field.setPlaceholderText(self.tr("name it"))
         self.name_field.setMaxLength(60)
         self.name_field.editingFinished.connect(self._renamed)
         self.edit_button = self._button(self.tr("edit"))
@@ -196,7 +198,8 @@ class LaneColumn(QFrame):
         self.canvas.setAccessibleName(self.tr("Text of {lane}").format(lane=name))
         self.bars.setAccessibleName(self.tr("Uncertainty by token of {lane}").format(lane=name))
         self.name_field.setAccessibleName(self.tr("Name of {lane}").format(lane=name))
-        self.name_field.setToolTip(self.tr("What this lane is called; click to write"))
+        tip = self.tr("What this lane is called; click to write")
+        self.name_field.setToolTip(plain_tooltip(f"{lane.name}\n{tip}" if lane.name else tip))
         self.edit_button.setAccessibleName(self.tr("Edit {lane}").format(lane=name))
         self.edit_button.setToolTip(self.tr("Settings, seed and prompt of {lane} (F2)").format(lane=name))
         self.menu_button.setAccessibleName(self.tr("More for {lane}").format(lane=name))
@@ -282,7 +285,7 @@ class LaneColumn(QFrame):
         else:
             self._say(self.parting_label, parting_words(watch, self.reference_letter))
         found = figure_list(watch)
-        told = [figure.text for figure in found]
+        told = [UNIT_GAP.sub("\u00a0", figure.text) for figure in found]
         if stale := self._stale_words():
             told.append(stale)
         self._say(self.figures_label, "\u00a0· ".join(told))  # no line begins with the dot

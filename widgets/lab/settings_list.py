@@ -11,13 +11,17 @@ from PySide6.QtGui import QAction, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from engine.errors import SettingsRefused
+from engine.events import SessionFacts, TokenNames, WordsQuestion, WordTokens
 from engine.settings import RANGES, SamplingSettings
 from widgets import theme
-from widgets.fields import NumberField, QuietUndoLine
+from widgets.fields import NameLine, NumberField
+from widgets.foreign_tokens import Meant, meant, unnamed, with_texts
 from widgets.format import plain_tooltip
 from widgets.lab.figure_words import setting_name
 from widgets.lab.lane_column import LetterChip
 from widgets.panel import ElidedLabel
+from widgets.run_store import BUSY, RunStore
+from widgets.small import SmallText
 
 LETTERS = "ABCDEFGH"
 STEPS = {"temperature": 0.05, "top_k": 1, "no_repeat_ngram_size": 1}
@@ -27,28 +31,40 @@ BETWEEN = 6  # pixels
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Settings and what the person calls them."""
+    """Settings and what the person calls them. tokens: whose the token ids are that they name, where that is known."""
 
     settings: SamplingSettings
     name: str = ""
+    tokens: TokenNames | None = None
 
 
 def from_dicts(values: Any) -> tuple[Named, ...]:
     """From what JSON kept of them; () where that makes no sense."""
     try:
         return tuple(
-            Named(SamplingSettings.from_dict(dict(each["settings"])), str(each["name"])) for each in values
-        )  # fmt: skip
+            Named(
+                SamplingSettings.from_dict(dict(each["settings"])),
+                str(each["name"]),
+                TokenNames.from_dict(each.get("tokens")),
+            )
+            for each in values
+        )
     except (KeyError, TypeError, ValueError, SettingsRefused):
         return ()
 
 
 def as_dicts(cards: Sequence[Named]) -> list[dict[str, Any]]:
-    return [{"name": card.name, "settings": card.settings.as_dict()} for card in cards]
+    """As JSON keeps them: with whose tokens they name, as presets have it."""
+    listed: list[dict[str, Any]] = []
+    for card in cards:
+        listed.append({"name": card.name, "settings": card.settings.as_dict()})
+        if card.tokens is not None and card.settings.names_tokens:
+            listed[-1]["tokens"] = card.tokens.as_dict()
+    return listed
 
 
 class SettingsCard(QFrame):
-    """One setting. What it cannot show (seed, biases) is kept as it came."""
+    """One setting. What it cannot show (seed, biases and whose tokens they are) is kept as it came."""
 
     changed = Signal()
     copy_requested = Signal(object)  # the place of another card, or of a source behind them
@@ -60,8 +76,9 @@ class SettingsCard(QFrame):
         self._named = Named(SamplingSettings())
         self.chip = LetterChip()
         self.chip.show_letter(LETTERS[letter], letter)
-        self.name_field = QuietUndoLine()
-        self.name_field.setPlaceholderText(self.tr("name"))
+        self.name_field = NameLine()
+        self.name_field.setPlaceholderText(self.tr("name it"))
+        self.name_field.setToolTip(self.tr("What this setting is called where the results stand; click to write"))
         self.name_field.setAccessibleName(self.tr("Name of setting {letter}").format(letter=LETTERS[letter]))
         self.name_field.setMaxLength(40)
         self.name_field.setProperty("quiet", True)
@@ -104,6 +121,10 @@ class SettingsCard(QFrame):
 
     def named(self) -> Named:
         return self._named
+
+    def name_tokens(self, tokens: TokenNames | None) -> None:
+        """It became known what the tokens of the settings are called."""
+        self._named = replace(self._named, tokens=tokens)
 
     def show_named(self, named: Named) -> None:
         """Shows settings; says nothing."""
@@ -177,12 +198,20 @@ class SettingsCard(QFrame):
 
 
 class SettingsList(QWidget):
-    """`changed` when something else stands there. Undo and redo (Ctrl+Z, Ctrl+Shift+Z) are for the whole list."""
+    """`changed` when something else stands there. Undo and redo (Ctrl+Z, Ctrl+Shift+Z) are for the whole list.
+
+    Cards keep the tokens that they name and whose these are. `settings` has them as the loaded model's: taken over by
+    their text or left out, which a note says.
+    """
 
     changed = Signal()
+    asked = Signal(object)  # WordsQuestion to the loaded model
 
-    def __init__(self, cards: Sequence[Named], most: int = 2, parent: QWidget | None = None) -> None:
+    def __init__(self, store: RunStore, cards: Sequence[Named], most: int = 2, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.store = store
+        self._answers: dict[WordsQuestion, object] = {}  # of the model with these facts
+        self._answered_by: SessionFacts | None = None
         self.least, self.most = 2, most
         self.sources: tuple[Named, ...] = ()  # what may be taken over: sliders, lanes
         self._history, self._at = [tuple(cards)], 0
@@ -198,6 +227,9 @@ class SettingsList(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addLayout(self._grid)
+        self.note = SmallText("", "warning")
+        self.note.hide()
+        column.addWidget(self.note)
         if most > 2:
             column.addWidget(self.add_button, 0, Qt.AlignmentFlag.AlignLeft)
         for keys, slot in (
@@ -213,7 +245,60 @@ class SettingsList(QWidget):
         return self._history[self._at]
 
     def settings(self) -> tuple[SamplingSettings, ...]:
-        return tuple(card.settings for card in self.cards())
+        """What is to be run: other models' tokens are taken over or left out."""
+        return tuple(each.settings for each in self._meant())
+
+    # ---------------------------------------------------------------- another model's tokens
+
+    def _meant(self) -> list[Meant]:
+        facts = self.store.facts
+        if facts is not self._answered_by:
+            self._answers, self._answered_by = {}, facts
+        return [meant(card.settings, card.tokens, facts, self._answer_to) for card in self.cards()]
+
+    def _answer_to(self, question: WordsQuestion) -> object:
+        """Kept here: the store forgets the oldest answers."""
+        if (answer := self.store.inside.answers.get(question)) is not None:
+            self._answers[question] = answer
+        return self._answers.get(question)
+
+    def refresh(self) -> None:
+        """At the store's frames: asks for what is not known of the tokens, and says what became of them."""
+        found = self._meant()
+        self._name_tokens()
+        for each in found:
+            self._ask(each.asked)
+        letters: dict[str, list[str]] = {}
+        for letter, each in zip(LETTERS, found, strict=False):
+            letters.setdefault(each.said, []).append(letter)
+        said = "\n".join(f"{', '.join(here)}: {words}" for words, here in letters.items() if words)
+        if said != self.note.text():
+            self.note.setText(said)
+            self.note.setVisible(bool(said))
+
+    def _name_tokens(self) -> None:
+        """The loaded model's own tokens get their texts, by which another model can take them over later."""
+        cards = list(self.cards())
+        for at, card in enumerate(cards):
+            question = unnamed(card.settings, card.tokens, self.store.facts)
+            if question is None or card.tokens is None:
+                continue
+            if isinstance(answer := self._answer_to(question), WordTokens):
+                cards[at] = replace(card, tokens=with_texts(card.tokens, question, answer))
+                self._cards[at].name_tokens(cards[at].tokens)
+            else:
+                self._ask(question)
+        self._history[self._at] = tuple(cards)
+
+    def _ask(self, question: WordsQuestion | None) -> None:
+        pending = self.store.inside.pending
+        if question is None or question in pending or self.store.activity in BUSY:
+            return
+        if self._answer_to(question) is None:  # an error is an answer
+            pending.add(question)
+            self.asked.emit(question)
+
+    # ---------------------------------------------------------------- what is done
 
     def commit(self) -> bool:
         return all(card.commit() for card in self._cards)

@@ -144,6 +144,11 @@ class Curve:
             self.ground.setBrush(theme.mixed(theme.current().panel, colour, self.fill))
 
 
+def whole(text: str) -> str:
+    """For rich text, without a place where a line could end."""
+    return html.escape(text).replace(" ", "&nbsp;")
+
+
 class Plot(Panel):
     """A panel with one plot over the tokens of the current run. Subclasses say what is drawn in `redraw`."""
 
@@ -173,7 +178,10 @@ class Plot(Panel):
         self.graph.setFrameShape(self.graph.Shape.NoFrame)
         self.legend = QLabel()
         self.legend.setTextFormat(Qt.TextFormat.RichText)  # our own words only
-        self.legend.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        policy = QSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)  # what does not fit into one line goes into the next: no mark stays unexplained
+        self.legend.setSizePolicy(policy)
+        self.legend.setWordWrap(True)
         self._legend: tuple[tuple[str, str, str], ...] = ()
         self.body.setSpacing(0)
         self.body.addWidget(self.legend)
@@ -257,12 +265,12 @@ class Plot(Panel):
     def _write_legend(self) -> None:
         look = theme.current()
         words = [
-            f'<span style="color:{getattr(look, role).name()}">{mark}</span>&nbsp;{html.escape(text)}'
+            f'<span style="color:{getattr(look, role).name()}">{mark}</span>&nbsp;{whole(text)}'
             for role, mark, text in self._legend
         ]
         self.legend.setFont(theme.font(-2))
         self.legend.setText(
-            f'<span style="color:{look.muted.name()}">{(" " if self.narrow() else " &nbsp; ").join(words)}</span>'
+            f'<span style="color:{look.muted.name()}">{(" " if self.narrow() else "&nbsp;&nbsp; ").join(words)}</span>'
         )
         self.legend.setVisible(bool(words))
 

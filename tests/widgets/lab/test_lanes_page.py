@@ -92,7 +92,7 @@ def test_each_lane_shows_its_text_where_it_leaves_and_its_figures(written):
     ]
     assert a.parting_label.text() == "reference lane: the others are compared with it"
     assert b.parting_label.text() == "leaves A at word 5: same draw u = 0.400, different odds"
-    assert "7 tokens" in a.figures_label.text()
+    assert "7\u00a0tokens" in a.figures_label.text()
 
 
 def test_the_words_after_the_parting_are_tinted_in_the_lanes_colour(written):
