@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
 from widgets.boxes import PAGES, recorded
@@ -45,6 +45,8 @@ class BoxView(Panel):
         self.about = SmallText()
         self._area = scrolling(None, self.tr("What this step of the pipeline knows"))
         self._stack = QStackedWidget()
+        # A new page asks for more room at first than it needs: the panel would stay so wide, and the text narrower.
+        self._stack.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         self._stack.addWidget(self._area)
         self._pages: dict[str, QWidget] = {}
         self.body.addWidget(self.about)

@@ -17,6 +17,7 @@ from engine.events import RunEnd, TokenEvent
 from engine.replay import read_replay
 from engine.settings import LoadPlan, SamplingSettings
 from widgets import theme
+from widgets.pipeline_boxes import BOXES
 
 # Greedy, this model does not come to an end token within many hundreds.
 SLOW = {"seconds_per_token": 0.02, "max_new_tokens": 100_000, "sampling": {"temperature": 0}}
@@ -573,6 +574,20 @@ def test_the_theme_changes_while_a_run_goes_on(loaded, click, until):
     window.grab()
     window.stop_action.trigger()
     until(lambda: over(window))
+
+
+def test_a_box_that_is_looked_at_leaves_the_text_as_wide_as_it_was(loaded, until, qapp):
+    window = loaded()
+    window.resize(1024, 700)
+    window.restore_layout()
+    qapp.processEvents()
+    before = window.docks["word"].width(), window.text_view.width()
+    for box in BOXES:
+        window.show_box(box)
+        qapp.processEvents()
+    window.show_box("sample")
+    qapp.processEvents()
+    assert (window.docks["word"].width(), window.text_view.width()) == before
 
 
 def test_the_layout_comes_back(make_window):
