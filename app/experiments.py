@@ -14,7 +14,17 @@ from PySide6.QtWidgets import QFileDialog
 from app.blind import BlindTests
 from app.preferences import sweeps_folder, write_preferences
 from engine.errors import SettingsRefused
-from engine.events import Answered, Asked, EngineError, Loaded, LuckQuestion, Sweep, SweepQuestion, SweepsQuestion
+from engine.events import (
+    Answered,
+    Asked,
+    EngineError,
+    Loaded,
+    LuckQuestion,
+    Sweep,
+    SweepQuestion,
+    SweepsQuestion,
+    WordsQuestion,
+)
 from engine.file_names import safe_name
 from widgets.lab.experiment_wishes import FindSweeps, GoOn, OpenRuns, RunLuck, RunSweep, StopExperiment
 from widgets.lab.lane_set import Lane, LaneSet
@@ -47,6 +57,7 @@ class Experiments(QObject):
             (OpenRuns, self.open_runs),
             (StopExperiment, self.stop),
             (RunLuck, self.run_luck),
+            (WordsQuestion, window.engine.ask),
         ):
             laboratory.route(kind, act)
         self.blind = BlindTests(self)
@@ -106,7 +117,8 @@ class Experiments(QObject):
             values = getattr(self.window.preferences, FORMS[str(name)])
             page.restore(values)
             if name == "blind" and not values and len(lanes := self._lanes()) >= 2:
-                page.setup.list.restore([Named(lane.settings, lane.name) for lane in lanes])
+                names = self.window.lanes.token_names
+                page.setup.list.restore([Named(lane.settings, lane.name, names(lane)) for lane in lanes])
             if name == "blind" and (kept := self.blind.newest()) is not None and not kept.finished:
                 page.restore_test(kept)
         if name == "sweep":
@@ -210,10 +222,11 @@ class Experiments(QObject):
 
     def sources(self) -> list[Named]:
         """Settings that are at hand: the sliders', and the lanes'."""
-        found = [Named(self.window.sampling_panel.settings(), self.tr("the sliders"))]
+        panel, names = self.window.sampling_panel, self.window.lanes.token_names
+        found = [Named(panel.settings(), self.tr("the sliders"), panel.token_names())]
         for lane in self._lanes():
             name = f"{lane.letter} {lane.name}".strip()
-            found.append(Named(lane.settings, self.tr("lane {name}").format(name=name)))
+            found.append(Named(lane.settings, self.tr("lane {name}").format(name=name), names(lane)))
         return found
 
     def _lanes(self) -> tuple[Lane, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Slot
 
 from app.laboratory import TEXT
+from app.redecisions import names_in
 from engine.errors import SettingsRefused
-from engine.events import EngineError, PromptPreview
+from engine.events import EngineError, PromptPreview, TokenNames
 from engine.settings import LanePrompt, Request
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
@@ -67,9 +68,7 @@ class Lanes(QObject):
         try:
             values = self.window.preferences.lanes
             page.restore(LaneSet.from_dict(values))
-            match values.get("model"):
-                case [str(name), int(size)]:
-                    self._model = name, size
+            self._model = _model_of(values)
         except SettingsRefused:
             names = tuple(lane.name for lane in page.lanes.lanes)
             page.restore(first_lanes(panel.settings(), names, panel.max_new_tokens()))  # type: ignore[arg-type]
@@ -103,15 +102,24 @@ class Lanes(QObject):
             markers_as_text=panel.markers_as_text(),
         )
 
+    def token_names(self, lane: Lane) -> TokenNames | None:
+        """Whose tokens its settings name, as far as that is known: of the model that wrote its run, or of the last."""
+        if not lane.settings.names_tokens:
+            return None
+        run = self._shown.run_of(lane.key) if self._shown is not None else None
+        if run is not None and run.facts is not None:
+            return names_in(run, lane.settings)
+        model = self._model if self._shown is not None else _model_of(self.window.preferences.lanes)
+        return None if model is None else TokenNames(*model)
+
     def _foreign(self, lanes: LaneSet) -> tuple[list[Lane], str, bool]:
         """Lanes whose banned or biased tokens are those of another model than the loaded one, its name, and whether
         both have a vocabulary of one size, as relatives do: then the numbers may mean the same."""
         facts, found, name, alike = self.window.store.facts, [], "", True
         assert facts is not None
-        assert self._shown is not None
         for lane in lanes.lanes:
-            run = self._shown.run_of(lane.key)
-            model = (run.facts.name, run.facts.vocab_size) if run is not None and run.facts is not None else self._model
+            names = self.token_names(lane)
+            model = (names.model, names.vocab_size) if names is not None else None
             if lane.settings.names_tokens and model is not None and model[0] != facts.name:
                 found.append(lane)
                 name, alike = model[0], alike and model[1] == facts.vocab_size
@@ -197,3 +205,11 @@ class Lanes(QObject):
     def size_changed(self) -> None:
         if self._shown is not None:
             self._shown.set_text_size(self.window.text_view.size_step())
+
+
+def _model_of(values: dict[str, Any]) -> tuple[str, int] | None:
+    """Whose tokens the lanes in the preferences name, None where that is not known."""
+    match values.get("model"):
+        case [str(name), int(size)]:
+            return name, size
+    return None

@@ -10,7 +10,7 @@ from PySide6.QtCore import QByteArray
 
 from app.preferences import Preferences, write_preferences
 from engine.errors import SettingsRefused
-from engine.presets import token_names, token_names_values
+from engine.events import TokenNames
 from engine.settings import LoadPlan, SamplingSettings
 from widgets import theme
 
@@ -45,7 +45,7 @@ def restore(window: MainWindow) -> None:
             p.max_new_tokens,
             tuple(p.stop),
             p.seconds_per_token,
-            token_names(p.sampling_tokens),
+            TokenNames.from_dict(p.sampling_tokens),
         )
     window.engine.set_pace(p.seconds_per_token)
     window.text_view.set_size_step(p.text_size)
@@ -61,7 +61,7 @@ def remember(window: MainWindow) -> None:
     p.raw = window.prompt_panel.raw()
     p.sampling = window.sampling_panel.settings().as_dict()
     names = window.sampling_panel.token_names()
-    p.sampling_tokens = token_names_values(names) if names is not None else {}
+    p.sampling_tokens = names.as_dict() if names is not None else {}
     p.max_new_tokens = window.sampling_panel.max_new_tokens()
     p.stop = list(window.sampling_panel.stop_strings())
     p.begin_with, p.words = window.sampling_panel.forced_text(), window.sampling_panel.constraints.state()

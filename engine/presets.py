@@ -21,7 +21,6 @@ SCHEMA = 1
 MOST = 1000  # presets in a file
 LONGEST_FILE = 4 * 2**20  # characters
 LONGEST_NAME = 80
-MOST_TEXTS = 2000  # of tokens that a preset names
 
 BUILT_IN = (
     Preset(
@@ -118,28 +117,10 @@ def _preset(each: Any) -> Preset | None:
         if isinstance(seed, str) and not seed.lstrip("-").startswith("0x"):
             return None  # a long seed is a hexadecimal string; any other would be misread as one
         settings = settings_from(values)
-        tokens = token_names(each.get("tokens")) if settings.names_tokens else None
+        tokens = TokenNames.from_dict(each.get("tokens")) if settings.names_tokens else None
         return Preset(name, settings, "seed" in values, words[:1000], tokens=tokens)
     except (SettingsRefused, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def token_names(value: Any) -> TokenNames | None:
-    """Whose tokens settings name, from what JSON kept of it; None where it cannot be read, or is of an older file."""
-    try:
-        model, size, texts = value["model"], value["vocab_size"], value.get("texts", {})
-        known = tuple(sorted((int(token_id), text) for token_id, text in texts.items()))
-        if type(model) is not str or type(size) is not int or not all(type(text) is str for _, text in known):
-            return None
-        return TokenNames(model, size, known[:MOST_TEXTS])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def token_names_values(names: TokenNames) -> dict[str, Any]:
-    """The same as JSON has it."""
-    texts = {str(token_id): text for token_id, text in names.texts[:MOST_TEXTS]}
-    return {"model": names.model, "vocab_size": names.vocab_size, "texts": texts}
 
 
 def presets_text(presets: Iterable[Preset]) -> str:
@@ -155,7 +136,7 @@ def presets_text(presets: Iterable[Preset]) -> str:
         kept: dict[str, Any] = {"name": preset.name} | ({"words": preset.words} if preset.words else {})
         kept["settings"] = values
         if preset.tokens is not None and preset.settings.names_tokens:
-            kept["tokens"] = token_names_values(preset.tokens)
+            kept["tokens"] = preset.tokens.as_dict()
         listed.append(kept)
     made = {"kind": KIND, "schema": SCHEMA, "presets": listed}
     return json.dumps(made, ensure_ascii=True, allow_nan=False, indent=1) + "\n"

@@ -6,6 +6,9 @@ prompt.py finds the tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+MOST_TEXTS = 2000  # of tokens that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,20 @@ class TokenNames:
     def are_of(self, model: str, vocab_size: int) -> bool:
         """Whether that model's tokens are meant."""
         return (self.model, self.vocab_size) == (model, vocab_size)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As presets and preferences have it in JSON."""
+        texts = {str(token_id): text for token_id, text in self.texts[:MOST_TEXTS]}
+        return {"model": self.model, "vocab_size": self.vocab_size, "texts": texts}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> TokenNames | None:
+        """From what JSON kept of it; None where it cannot be read, or is of an older file."""
+        try:
+            model, size, texts = value["model"], value["vocab_size"], value.get("texts", {})
+            known = tuple(sorted((int(token_id), text) for token_id, text in texts.items()))
+            if type(model) is not str or type(size) is not int or not all(type(text) is str for _, text in known):
+                return None
+            return cls(model, size, known[:MOST_TEXTS])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None

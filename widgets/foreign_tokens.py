@@ -5,7 +5,7 @@ A preset, a replay or the last start may name tokens; the loaded model means oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QCoreApplication
@@ -120,3 +120,60 @@ def taken_over_text(found: TakenOver, names: TokenNames, facts: SessionFacts) ->
         )
         said.append(words.format(count=count_text(found.moved), model=names.model))
     return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What settings are with the loaded model. said: what was left out or taken over and why, "" for nothing.
+
+    asked: what the model is to be asked before their tokens can be taken over; None where there is nothing to ask.
+    """
+
+    settings: SamplingSettings
+    said: str = ""
+    asked: WordsQuestion | None = None
+
+
+def meant(
+    settings: SamplingSettings,
+    names: TokenNames | None,
+    facts: SessionFacts | None,
+    answer_to: Callable[[WordsQuestion], object],
+) -> Meant:
+    """For settings that stay as they were copied, and are other ones with each model.
+
+    names: whose tokens they name; None: of an older version. answer_to: what the loaded model said to a question, None
+    where it was not asked. Without a model they stand as they are.
+    """
+    if facts is None or not settings.names_tokens:
+        return Meant(settings)
+    if names is None:
+        return Meant(
+            settings,
+            tr(
+                "An older version kept the banned and biased tokens and not whose they are: they are taken as those of "
+                "{loaded}. Where they are not, take over other settings (⋯)."
+            ).format(loaded=facts.name),
+        )
+    if not are_foreign(settings, names, facts):
+        return Meant(settings)
+    question = question_of(settings, names)
+    answer = answer_to(question)
+    if not isinstance(answer, WordTokens):
+        return Meant(settings.without_tokens, left_out_text(names, facts), question)
+    found = taken_over(settings, names, question, answer)
+    return Meant(found.settings, taken_over_text(found, names, facts))
+
+
+def unnamed(settings: SamplingSettings, names: TokenNames | None, facts: SessionFacts | None) -> WordsQuestion | None:
+    """What the loaded model is to be asked so that its own tokens are known by their text; None for nothing."""
+    if names is None or facts is None or not names.are_of(facts.name, facts.vocab_size):
+        return None
+    missing = settings.token_ids - {token_id for token_id, _ in names.texts}
+    return WordsQuestion(ids=tuple(sorted(missing))) if missing else None
+
+
+def with_texts(names: TokenNames, question: WordsQuestion, answer: WordTokens) -> TokenNames:
+    """With what the answer calls them."""
+    texts = dict(names.texts) | dict(zip(question.ids, answer.labels, strict=True))
+    return replace(names, texts=tuple(sorted(texts.items())))

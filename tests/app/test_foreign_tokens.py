@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -110,3 +111,41 @@ def test_what_was_banned_when_the_window_closed_is_not_another_models_at_the_nex
     assert {one, two} != {70, 71}
     same = loaded(sampling=said.sampling, sampling_tokens=said.sampling_tokens)
     assert same.sampling_panel.settings().banned == (70, 71)
+
+
+@pytest.mark.parametrize("name", ["luck", "blind"])
+def test_settings_copied_onto_a_page_remember_whose_tokens_they_name(loaded, make_window, until, shifted, name):
+    window = loaded(sampling=SETTINGS)
+    window.sampling_panel.take_settings(SamplingSettings(banned=(70, 71), seed=5))
+    window.laboratory.show("lanes")  # its lanes begin with the sliders' settings
+    window.laboratory.show(name)
+    page = window.laboratory.page(name)
+    cards = page.list if name == "luck" else page.setup.list
+    cards.take([cards.sources[0], replace(cards.sources[2], name="")])
+    assert [card.settings.banned for card in cards.cards()] == [(70, 71), (70, 71)]
+    until(lambda: all(card.tokens is not None and len(card.tokens.texts) == 2 for card in cards.cards()))
+    window.experiments.close()
+    kept = json.loads(json.dumps(getattr(window.preferences, f"{name}_form")))
+    other = with_other(make_window, until, shifted, **{f"{name}_form": kept})
+    other.laboratory.show(name)
+    page = other.laboratory.page(name)
+    cards = page.list if name == "luck" else page.setup.list
+    until(lambda: all(settings.names_tokens for settings in cards.settings()))
+    assert [settings.banned for settings in cards.settings()] == [(69, 70), (69, 70)]  # one number lower there
+    until(lambda: cards.note.text() == "A, B: 2 tokens of tiny-llama are taken over by their text.")
+    same = loaded(**{f"{name}_form": kept})
+    same.laboratory.show(name)
+    page = same.laboratory.page(name)
+    cards = page.list if name == "luck" else page.setup.list
+    assert [settings.banned for settings in cards.settings()] == [(70, 71), (70, 71)]
+    assert cards.note.text() == ""
+
+
+def test_a_blind_test_that_begins_with_the_lanes_knows_whose_tokens_those_name(loaded, make_window, until, shifted):
+    lanes = [{"name": "", "settings": {"banned": [70], "seed": n}, "prompt": None, "system": None} for n in (1, 2)]
+    kept = {"lanes": lanes, "reference": 0, "lockstep": True, "max_new_tokens": 8, "model": ["tiny-llama", 1]}
+    other = with_other(make_window, until, shifted, lanes=kept)
+    other.laboratory.show("blind")
+    cards = other.laboratory.page("blind").setup.list
+    assert [card.tokens.model for card in cards.cards()] == ["tiny-llama"] * 2
+    assert [settings.banned for settings in cards.settings()] == [(), ()]

@@ -31,7 +31,7 @@ MOST_EQUAL = 10  # seeds in a row with equal texts, after which the test says so
 
 
 class BlindPage(QWidget):
-    """`asked`: BeginBlind, AskRound, KeepBlind, ExportBlind, StopExperiment."""
+    """`asked`: BeginBlind, AskRound, KeepBlind, ExportBlind, StopExperiment, WordsQuestion."""
 
     asked = Signal(object)
 
@@ -46,7 +46,8 @@ class BlindPage(QWidget):
         self._told = False  # the names of the newest round stand there
         self._later = False  # texts are wanted as soon as the engine is free
         self._halted = False  # stopped by hand, or by an error: texts are asked for by the button only
-        self.setup = BlindSetup()
+        self.setup = BlindSetup(store)
+        self.setup.list.asked.connect(self.asked)
         self.round = BlindRoundView()
         self.result = BlindResult()
         self.bar = ExperimentBar(store, self.tr("Begin the test"))
@@ -302,6 +303,8 @@ class BlindPage(QWidget):
             if self.test is not None and not self.test.finished:
                 self._ask() if self.test.open_round is None else self._write_ahead()
         voting = self._stack.currentWidget() is self.round
+        if self._stack.currentWidget() is self.setup:
+            self.setup.list.refresh()
         self.bar.refresh(BlindQuestion, self.setup.problem if not voting else "")
         waits = voting and self.test is not None and self.test.open_round is None and not self._told
         at_work = self._question is not None or self._ready is not None or self._later

@@ -15,6 +15,7 @@ from widgets.fields import NumberField
 from widgets.lab.experiment_wishes import BeginBlind
 from widgets.lab.settings_list import LETTERS, Named, SettingsList, as_dicts, from_dicts
 from widgets.panel import Panel, PlainLabel, scrolling
+from widgets.run_store import RunStore
 from widgets.small import SmallText
 
 FIRST = (Named(SamplingSettings(temperature=0.7)), Named(SamplingSettings(temperature=1.0, min_p=0.1)))
@@ -26,9 +27,9 @@ class BlindSetup(QWidget):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.list = SettingsList(FIRST, len(LETTERS))
+        self.list = SettingsList(store, FIRST, len(LETTERS))
         inside = QWidget()
         inside.setProperty("plain", True)
         column = QVBoxLayout(inside)
@@ -113,9 +114,9 @@ class BlindSetup(QWidget):
         fields_fine = [field.commit() for field in (self.tokens, self.planned)]
         if not self.list.commit() or not all(fields_fine) or self.problem:
             return None
-        cards = self.list.cards()
+        names = tuple(card.name for card in self.list.cards())
         return BeginBlind(
-            tuple(card.settings for card in cards), tuple(card.name for card in cards), self._lines(),
+            self.list.settings(), names, self._lines(),
             int(self.tokens.value()), int(self.planned.value()), bool(self.told.currentData()),
         )  # fmt: skip
 

@@ -42,7 +42,7 @@ NARROW = 860  # pixels
 
 
 class LuckPage(QWidget):
-    """`asked`: RunLuck, StopExperiment."""
+    """`asked`: RunLuck, StopExperiment, WordsQuestion."""
 
     asked = Signal(object)
 
@@ -67,7 +67,8 @@ class LuckPage(QWidget):
 
     def _build_question(self) -> Panel:
         panel = Panel(self.tr("Luck or setting?"))
-        self.list = SettingsList(FIRST, 2)
+        self.list = SettingsList(self.store, FIRST, 2)
+        self.list.asked.connect(self.asked)
         self.seeds = self._number(Range(2, MAX_LANES // 2, 16, integer=True), 16, self.tr("Seeds for each setting"))
         self.first_seed = self._number(None, 0, self.tr("First seed"))
         self.tokens = self._number(Range(1, 100_000, 1, integer=True), 64, self.tr("New tokens in each run"))
@@ -238,6 +239,7 @@ class LuckPage(QWidget):
                 self.show_luck(answer)
             elif isinstance(answer, EngineError):
                 self.bar.show_error(sentence_of(answer))
+        self.list.refresh()
         self.bar.refresh(LuckQuestion, "")
         self.list.setEnabled(not self.bar.working)
 

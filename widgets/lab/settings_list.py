@@ -147,7 +147,7 @@ class SettingsCard(QFrame):
         super().resizeEvent(event)
         if self._fitting() != self._columns:
             # Not within the layout's own work: it would not hear that the card becomes higher.
-            QTimer.singleShot(0, self._place)
+            QTimer.singleShot(0, self, self._place)
 
     def _fitting(self) -> int:
         """In how many columns the settings can stand with their names whole."""

@@ -15,6 +15,7 @@ from widgets.lab.experiment_wishes import RunLuck
 from widgets.lab.luck_page import LuckPage
 from widgets.lab.luck_words import explanation, summary
 from widgets.lab.settings_list import Named, SettingsList, as_dicts, from_dicts
+from widgets.run_store import RunStore
 
 A, B = SamplingSettings(temperature=0.5), SamplingSettings(temperature=1.5, top_p=0.9)
 
@@ -87,7 +88,7 @@ def test_what_is_asked_is_what_stands_there(page):
 
 
 def test_settings_are_undone_and_come_back(qtbot):
-    made = SettingsList([Named(A), Named(B)], 4)
+    made = SettingsList(RunStore(), [Named(A), Named(B)], 4)
     qtbot.addWidget(made)
     made.add()
     made.take([replace(made.cards()[0], name="calm"), *made.cards()[1:]])
