@@ -25,7 +25,7 @@ from widgets.banner import sentence_of
 from widgets.export_dialog import ExportDialog, ExportWish, picture_path
 from widgets.format import bytes_text
 from widgets.pictures import png_of, svg_of
-from widgets.run_store import Run
+from widgets.run import Run
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow

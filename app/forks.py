@@ -17,7 +17,8 @@ from engine.settings import CompareWish, ForkWish, LoadPlan, Parent, PruneWish, 
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
-    from widgets.run_store import Run, RunStore
+    from widgets.run import Run
+    from widgets.run_store import RunStore
 
 Key = tuple[int, int]
 ENDED_BY_ITSELF = ("eos", "stop string")

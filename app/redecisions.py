@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.main_window import MainWindow
     from engine.redecide import FinishedRun
     from engine.settings import SamplingSettings
-    from widgets.run_store import Run
+    from widgets.run import Run
 
 FRAME_MS = 16
 

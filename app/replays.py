@@ -22,7 +22,8 @@ from widgets.banner import translated
 from widgets.compared import differences
 from widgets.format import bytes_text, count_text
 from widgets.opening_bar import OpeningBar
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow

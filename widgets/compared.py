@@ -11,7 +11,7 @@ from PySide6.QtCore import QCoreApplication
 
 from engine.figures import letters_beside
 from engine.settings import SamplingSettings
-from widgets.run_store import Run
+from widgets.run import Run
 
 LONGEST_NAME = 40
 

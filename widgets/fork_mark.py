@@ -7,7 +7,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 
 from widgets import theme
 from widgets.format import count_text
-from widgets.run_store import Run
+from widgets.run import Run
 from widgets.text_flow import Piece
 
 

@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF
 
 from widgets import theme
 from widgets.format import count_text
-from widgets.run_store import Run
+from widgets.run import Run
 from widgets.text_flow import Piece
 
 FLAG_WIDTH, FLAG_HEIGHT = 7.0, 9.0

@@ -7,7 +7,8 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 
 from engine.events import Mark
 from widgets.format import count_text
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 
 class Marks(QObject):

@@ -10,7 +10,7 @@ from widgets import theme
 from widgets.format import count_text
 from widgets.marks import Marks
 from widgets.panel import PlainLabel
-from widgets.run_store import Run
+from widgets.run import Run
 from widgets.small import make_small
 
 LONGEST = 2000  # characters of a name or note

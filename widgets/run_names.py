@@ -10,7 +10,8 @@ from engine.events import RunStart
 from engine.figures import lane_letter
 from widgets.format import count_text
 from widgets.lab.lane_words import changed_words
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 MOST_GIVEN = 400  # tokens that are told of what was given
 

@@ -12,7 +12,8 @@ from engine.events import TokenEvent
 from widgets import theme
 from widgets.format import bytes_text, count_text, duration_text, percent_text, plain_tooltip, rate_text
 from widgets.reuse import reuse_parts, reuse_tooltip
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 SPACE = 20.0  # between figures
 RECENT = 32  # tokens that the running speed is taken from

@@ -11,7 +11,7 @@ from engine.events import RunEnd, TokenEvent
 from widgets import theme
 from widgets.candidate_rows import paint_chip
 from widgets.format import percent_text
-from widgets.run_store import Run
+from widgets.run import Run
 from widgets.stop_list import spelled
 from widgets.text_flow import Piece, TextFlow
 

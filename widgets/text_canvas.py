@@ -25,7 +25,8 @@ from widgets.marks import described
 from widgets.redecided_bar import choices_text, why
 from widgets.redecided_painter import paint_redecided
 from widgets.reuse import reuse_parts
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.stop_painter import given_words, paint_given, paint_waiting, waiting_height
 from widgets.text_flow import LINES_OPEN, Piece, TextFlow
 from widgets.text_painter import end_height, paint_end, paint_pieces, shown_character, shown_text, without_stubs

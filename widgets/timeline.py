@@ -25,7 +25,8 @@ from widgets.notes_bar import NotesBar
 from widgets.panel import Panel
 from widgets.playback import Player
 from widgets.playback_buttons import PlaybackButtons
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,8 @@ import pytest
 
 from engine import events as ev
 from tests.widgets import events_factory as make
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.status_line import StatusLine, pace
 
 READING = ev.MemoryReading(1.0, 487_000_000, 12_000_000_000, 16_000_000_000)

@@ -9,8 +9,8 @@ from PySide6.QtCore import QCoreApplication
 from engine.figures import Branch
 from widgets.format import count_text, token_label
 from widgets.reuse import reuse_text
+from widgets.run import Run
 from widgets.run_names import fork_words, given_text, run_name
-from widgets.run_store import Run
 from widgets.text_painter import end_word, one_line
 
 Key = tuple[int, int]  # of a run: its number and lane

@@ -27,8 +27,9 @@ from widgets.lab.experiment_bar import ExperimentBar
 from widgets.lab.experiment_wishes import StopExperiment
 from widgets.lab.futures_picture import FuturesPicture
 from widgets.panel import FittingLabel, Panel, PlainLabel
+from widgets.run import Run
 from widgets.run_names import run_name
-from widgets.run_store import Run, RunStore
+from widgets.run_store import RunStore
 from widgets.text_painter import one_line
 
 DEPTHS = (1, 4, 8, 16, 32, 64, 128)  # tokens after which the number of different futures is told

@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QWidget
 
 from widgets import theme
 from widgets.redecided_painter import paint_flag
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.text_canvas import TextCanvas
 from widgets.text_flow import Piece
 

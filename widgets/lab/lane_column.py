@@ -23,7 +23,8 @@ from widgets.lab.lane_words import (
     settings_words,
 )
 from widgets.lab.parting import LaneWatch
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.small import SmallLabel, SmallText
 from widgets.text_canvas import STANDARD_STEP
 from widgets.timeline import TimelineBars

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from engine.settings import LanePrompt
 from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 
 class LaneRuns:

@@ -26,7 +26,7 @@ from widgets.lab.parting import (
     Parting,
     nothing_to_draw,
 )
-from widgets.run_store import Run
+from widgets.run import Run
 from widgets.status_line import pace
 from widgets.text_painter import end_word
 

@@ -24,7 +24,8 @@ from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes
 from widgets.lab.parting import LaneWatch, parting_rows
 from widgets.lab.parting_table import PartingTable
 from widgets.lab.vary_dialog import Variation, VaryDialog
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 WORDS_EVERY_MS = 250
 FRAME_MS_PER_LANE = 6

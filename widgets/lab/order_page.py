@@ -16,7 +16,8 @@ from widgets.format import count_text, number_text, token_label
 from widgets.lab.order_chips import OrderChips
 from widgets.lab.order_picture import Funnel, OrderList, kept_text
 from widgets.panel import ElidedLabel, FittingLabel, Panel, PlainLabel
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.sampling_rows import knobs
 
 LAST = (*ORDERED[1:], ORDERED[0])  # temperature last

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from engine.events import TokenEvent
 from engine.figures import GrowingFigures
 from engine.settings import SamplingSettings
-from widgets.run_store import Run
+from widgets.run import Run
 
 # Why two lanes parted, in the order in which they are asked for: the first that holds.
 MODEL, PRECISION, PROMPT, FORCED, ARITHMETIC, GREEDY, DRAW, ODDS = (

@@ -19,7 +19,8 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from widgets import theme
 from widgets.format import count_text, number_text
 from widgets.panel import Panel
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
 # How long after news each plot draws. Different, so that no two draw in one turn of the event loop.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.events import TokenEvent
-from widgets.run_store import Run
+from widgets.run import Run
 
 
 class Columns:

@@ -12,7 +12,8 @@ from engine.events import SessionFacts
 from widgets.format import bytes_text, count_text
 from widgets.plots.base import DOTTED, GROUND, THIN, Plot
 from widgets.plots.columns import Columns
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 
 class KvCachePlot(Plot):

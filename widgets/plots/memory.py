@@ -14,7 +14,8 @@ from widgets.ledger_view import PARTS_OF_RUN
 from widgets.plots.base import DASHED, DOTTED, GROUND, LINE, Plot
 from widgets.plots.columns import Columns
 from widgets.plots.kv_cache import exact_per_token
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 
 LIMIT_WITHIN = 3.0  # a limit further away than this many times the top would flatten everything: it is told in words
 LAST_S = 120.0  # shown by time while nothing is written

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QWidget
 from widgets.format import rate_text
 from widgets.plots.base import DASHED, LINE, THIN, Plot, rate_ticks
 from widgets.plots.columns import Columns
-from widgets.run_store import Run, RunStore
+from widgets.run import Run
+from widgets.run_store import RunStore
 from widgets.status_line import step_ms
 
 CEILING_WITHIN = 4.0  # a ceiling further away than this many times the speed would flatten it: the share is told
