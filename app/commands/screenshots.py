@@ -298,7 +298,8 @@ def lane_pages(window: MainWindow, camera: Camera) -> None:
     page.run_page(one_token=False)
     wait(lambda: not window.engine.busy and window.store.current.end is not None, window)
     page.look()
-    page.table.view.picked.emit(page.table.view.rows.rows[0].step if page.table.view.rows.rows else 0, 1)
+    table = page.texts.table.view
+    table.picked.emit(table.rows.rows[0].step if table.rows.rows else 0, 1)
     camera.shoot_pages("13", "lanes")
     page.edit(1)
     camera.shoot_widget("13-lanes-edit", page.editor)

@@ -91,7 +91,7 @@ def test_exports_have_the_reference_the_letters_and_the_order_of_the_lanes_page(
     page = window.laboratory.page("lanes")
     store.compare(store.runs[:2])
     page.look()
-    columns = page._columns
+    columns = page.texts.columns
     first, second = (columns[lane.key] for lane in page.lanes.lanes)
     second.left_action.trigger()
     second.reference_action.trigger()

@@ -34,7 +34,7 @@ def page_with(window, *settings, **changes):
 
 
 def columns(page):
-    return [page._columns[lane.key] for lane in page.lanes.lanes]
+    return [page.texts.columns[lane.key] for lane in page.lanes.lanes]
 
 
 def texts(page):
@@ -62,7 +62,7 @@ def test_lanes_part_where_their_token_ids_first_differ(loaded, until):
         assert (parting.step if parting else None) == first_difference(ids[0], mine)
     assert columns(page)[1].watch.parting is not None
     assert columns(page)[1].watch.parting.mine.u == columns(page)[1].watch.parting.theirs.u
-    table = page.table.view.rows.rows
+    table = page.texts.table.view.rows.rows
     assert {row.step for row in table} == {c.watch.parting.step for c in columns(page)[1:] if c.watch.parting}
 
 
@@ -72,7 +72,7 @@ def test_equal_lanes_write_the_same(loaded, until):
     window.run_action.trigger()
     written(window, page, until)
     assert texts(page)[0] == texts(page)[1]
-    page._write_words()
+    page.texts.write_words()
     assert columns(page)[1].parting_label.text() == "the same words as A to the end"
 
 

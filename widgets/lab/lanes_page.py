@@ -10,24 +10,21 @@ from dataclasses import replace
 
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QHideEvent, QKeySequence, QShowEvent
-from PySide6.QtWidgets import QApplication, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from engine.settings import LanePrompt, SamplingSettings
 from widgets.history import History
 from widgets.lab.lane_bar import LaneBar
-from widgets.lab.lane_column import LaneAct, LaneColumn
+from widgets.lab.lane_column import LaneAct
 from widgets.lab.lane_editor import LaneEditor
-from widgets.lab.lane_grid import LaneGrid
 from widgets.lab.lane_runs import LaneRuns
 from widgets.lab.lane_set import LEAST, Lane, LaneSet
+from widgets.lab.lane_texts import LaneTexts
 from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
-from widgets.lab.parting import LaneWatch, parting_rows
-from widgets.lab.parting_table import PartingTable
 from widgets.lab.vary_dialog import Variation, VaryDialog
 from widgets.run import Run
 from widgets.run_store import RunStore
 
-WORDS_EVERY_MS = 250
 FRAME_MS_PER_LANE = 6
 HOTTER = 0.6  # the second lane at first, by so much
 
@@ -51,36 +48,21 @@ class LanesPage(QWidget):
         self._runs = LaneRuns(store)
         self._seen_compared: tuple[tuple[int, int], ...] = ()
         self._shared = LanePrompt("")
-        self._columns: dict[int, LaneColumn] = {}
-        self._parted: object = None
-        self._text_size = 0
         self._editor: LaneEditor | None = None
         self._edited = -1  # the key of the lane that is edited
         self._vary: VaryDialog | None = None
-        self._since = QElapsedTimer()  # the words below the texts were written
         self._looked = QElapsedTimer()  # the texts were
         self._next_look = QTimer(self)
         self._next_look.setSingleShot(True)
         self._next_look.timeout.connect(self.look)
-        self._later = QTimer(self)  # the last words of a run, when no frame comes any more
-        self._later.setSingleShot(True)
-        self._later.setInterval(WORDS_EVERY_MS)
-        self._later.timeout.connect(self._write_words)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.bar = LaneBar(store)
-        self.grid = LaneGrid(LaneColumn.least_size())
-        self.table = PartingTable()
-        self.splitter = QSplitter(Qt.Orientation.Vertical)
-        self.splitter.setChildrenCollapsible(False)
-        self.splitter.addWidget(self.grid)
-        self.splitter.addWidget(self.table)
-        self.splitter.setStretchFactor(0, 1)
-        self.splitter.setSizes([420, 150])
+        self.texts = LaneTexts(store, self.lanes, self._runs)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(12)
         column.addWidget(self.bar)
-        column.addWidget(self.splitter, 1)
+        column.addWidget(self.texts, 1)
         self._connect()
         self._show_lanes()
 
@@ -99,7 +81,8 @@ class LanesPage(QWidget):
         bar.vary_button.clicked.connect(self.vary)
         bar.undo_button.clicked.connect(self.undo)
         bar.redo_button.clicked.connect(self.redo)
-        self.table.view.picked.connect(self._picked)
+        self.texts.acted.connect(self._acted)
+        self.texts.words_written.connect(bar.write_words)
         self.store.opened.connect(self._forget_runs)
         self.undo_action = self._act(QKeySequence.StandardKey.Undo, self.undo)
         self.redo_action = self._act(QKeySequence.StandardKey.Redo, self.redo)
@@ -163,23 +146,8 @@ class LanesPage(QWidget):
 
     def _show_lanes(self) -> None:
         lanes = self.lanes
-        for lane in lanes.lanes:
-            if lane.key not in self._columns:
-                column = LaneColumn(self.store, lane.key)
-                column.acted.connect(self._acted)
-                column.set_text_size(self._text_size)
-                self._columns[lane.key] = column
-        here = [self._columns[lane.key] for lane in lanes.lanes]
-        self.grid.set_columns(here)
-        for key in [key for key, column in self._columns.items() if column not in here]:
-            # Its run is known by the lane's key: when the lane comes back, it is shown by another column.
-            column = self._columns.pop(key)
-            column.hide()
-            column.deleteLater()
-        for column in here:
-            column.show_lane(lanes, len(lanes.lanes) > LEAST)
         self._put_beside()
-        self._bind()
+        self.texts.show_lanes(lanes)
         self.bar.show_lanes(lanes, len(self._runs.left_out))
         self.bar.undo_button.setEnabled(self._history.can_undo)
         self.bar.redo_button.setEnabled(self._history.can_redo)
@@ -220,7 +188,7 @@ class LanesPage(QWidget):
             case "reference":
                 self.take(replace(lanes, reference=key))
             case "text":
-                self._columns[key].source.show_run()
+                self.texts.columns[key].source.show_run()
                 self.asked.emit(ShowText())
 
     def edit(self, key: int) -> None:
@@ -234,7 +202,7 @@ class LanesPage(QWidget):
             self._editor.commit()
         self._edited = key
         self._show_edited()
-        column = self._columns[key]
+        column = self.texts.columns[key]
         self._editor.resize(self._editor.sizeHint())
         self._editor.move(column.mapToGlobal(column.rect().topRight()) - self._editor.rect().topRight() / 4)
         self._editor.show()
@@ -285,8 +253,7 @@ class LanesPage(QWidget):
 
     def run_page(self, one_token: bool) -> None:
         """The window's Run and One token while this page is seen."""
-        for column in self._columns.values():
-            column.commit()
+        self.texts.commit()
         if self._editor is not None and self._editor.isVisible():
             self._editor.commit()
         self.bar.limit_field.commit()
@@ -335,9 +302,7 @@ class LanesPage(QWidget):
 
     def set_text_size(self, step: int) -> None:
         """As TextView.set_size_step."""
-        self._text_size = step
-        for column in self._columns.values():
-            column.set_text_size(step)
+        self.texts.set_text_size(step)
 
     # ---------------------------------------------------------------- what was written
 
@@ -345,21 +310,6 @@ class LanesPage(QWidget):
     def _forget_runs(self) -> None:
         self._runs.forget()
         self._seen_compared = ()  # what stands side by side now may have the numbers of what stood there
-
-    def _bind(self) -> None:
-        """Gives each lane its run, beside the reference's."""
-        reference = self._runs.of(self.lanes.reference)
-        for lane in self.lanes.lanes:
-            column, run = self._columns[lane.key], self._runs.of(lane.key)
-            watch = column.watch
-            beside = None if reference is run else reference
-            if run is None:
-                if watch is not None or column.source.run is not None:
-                    column.show_run(None)
-            elif watch is None or watch.run is not run or watch.reference is not beside:
-                column.show_run(LaneWatch(run, beside))
-        self._parted = None
-        self._show_table()
 
     def refresh(self) -> None:
         """At the store's frames. Many lanes take their frames less often: painting would take time from the loop."""
@@ -376,35 +326,8 @@ class LanesPage(QWidget):
         if self.store.compared != self._seen_compared:
             self._seen_compared = self.store.compared
             self._adopt()
-        if any(self._runs.of(lane.key) is not self._columns[lane.key].source.run for lane in self.lanes.lanes):
-            self._bind()
-        moved = [self._columns[lane.key].take_in() for lane in self.lanes.lanes]
-        if any(moved):
-            self._show_table()
-            if not self._since.isValid() or self._since.elapsed() >= WORDS_EVERY_MS:
-                self._write_words()
-            elif not self._later.isActive():
-                self._later.start()
-        self.bar.refresh([self._columns[lane.key].watch for lane in self.lanes.lanes])
-
-    @Slot()
-    def _write_words(self) -> None:
-        self._since.start()
-        for lane in self.lanes.lanes:
-            self._columns[lane.key].write_words()
-        self.bar.write_words()
-
-    def _show_table(self) -> None:
-        watches = [self._columns[lane.key].watch for lane in self.lanes.lanes]
-        steps = {watch.parting.step for watch in watches if watch is not None and watch.parting is not None}
-        parted = [
-            None if watch is None else (watch.run.key, watch.parting, [step < len(watch.run.tokens) for step in steps])
-            for watch in watches
-        ]
-        if parted != self._parted:
-            self._parted = parted
-            letters = tuple(lane.letter for lane in self.lanes.lanes)
-            self.table.show_rows(parting_rows(watches, self.lanes.place(self.lanes.reference)), letters)
+        self.texts.take_in()
+        self.bar.refresh(self.texts.watches)
 
     def _adopt(self) -> None:
         """Runs that were put side by side elsewhere become the lanes; undo brings back those that were set up."""
@@ -421,14 +344,6 @@ class LanesPage(QWidget):
             self._runs.put_beside(self.lanes)
             self._seen_compared = self.store.compared
 
-    @Slot(object, object)
-    def _picked(self, step: int, lane: int) -> None:
-        """A word of the table: selected in its lane."""
-        column = self._columns[self.lanes.lanes[lane].key]
-        if column.source.run is not None and step < len(column.source.run.tokens):
-            column.source.select(step)
-            self.grid.bring(column)
-
     def hideEvent(self, event: QHideEvent) -> None:
         """The small window goes with the page; what was half typed there is taken."""
         if self._editor is not None and self._editor.isVisible():
@@ -439,4 +354,4 @@ class LanesPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.look()
-        self._write_words()
+        self.texts.write_words()

@@ -61,13 +61,13 @@ def written(page_of):
     page = page_of(store, CONTROL, HOTTER, GREEDY)
     page.began(1)
     page.look()
-    page._write_words()
+    page.texts.write_words()
     QCoreApplication.processEvents()
     return page
 
 
 def columns(page):
-    return [page._columns[lane.key] for lane in page.lanes.lanes]
+    return [page.texts.columns[lane.key] for lane in page.lanes.lanes]
 
 
 def place(column, step) -> QPoint:
@@ -105,7 +105,7 @@ def test_the_words_after_the_parting_are_tinted_in_the_lanes_colour(written):
 
 
 def test_the_table_tells_each_lanes_odds_and_who_chose(written):
-    rows = written.table.view.rows
+    rows = written.texts.table.view.rows
     cells = [[rows.data(rows.index(r, c)) for c in range(rows.columnCount())] for r in range(rows.rowCount())]
     assert cells[0][:3] == ["word 5", "·plain", "A 0.400, C no draw"]
     assert cells[0][3] == "60.0% ✓"
@@ -120,7 +120,7 @@ def test_another_lane_can_be_the_reference(written, qtbot):
     a, b, _ = columns(written)
     b.reference_action.trigger()
     assert written.lanes.reference == b.key
-    written._write_words()
+    written.texts.write_words()
     assert b.parting_label.text().startswith("reference lane")
     assert a.parting_label.text().startswith("leaves B at word 5")
     assert colour_behind(a, AT + 1) == theme.current().lane_ground(0)
@@ -148,26 +148,26 @@ def test_lanes_stay_readable_and_never_scroll_as_their_texts_do(page_of, count, 
     page = page_of(None, *[CONTROL] * count, size=size)
     least = columns(page)[0].least_size()
     assert all(c.width() >= least.width() and c.height() >= least.height() for c in columns(page))
-    assert page.grid.verticalScrollBar().maximum() == 0
+    assert page.texts.grid.verticalScrollBar().maximum() == 0
     rows = len({column.y() for column in columns(page)})
-    assert page.grid.per_row * rows >= count > page.grid.per_row * (rows - 1)
+    assert page.texts.grid.per_row * rows >= count > page.texts.grid.per_row * (rows - 1)
     if size[0] >= count * (least.width() + theme.GAP):
-        assert page.grid.horizontalScrollBar().maximum() == 0
+        assert page.texts.grid.horizontalScrollBar().maximum() == 0
 
 
 def test_lanes_wrap_into_rows_of_equal_length_where_those_fit(page_of):
     page = page_of(None, *[CONTROL] * 6, size=(1400, 980))
-    assert page.grid.per_row == 3  # two rows of three, not five and one
+    assert page.texts.grid.per_row == 3  # two rows of three, not five and one
     page.resize(690, 520)
     QCoreApplication.processEvents()
-    assert page.grid.per_row == 6
+    assert page.texts.grid.per_row == 6
 
 
 def seen(page, column) -> bool:
     """Whether the lane is in view, whole from left to right."""
     QCoreApplication.processEvents()
-    left = column.mapTo(page.grid.viewport(), QPoint(0, 0)).x()
-    return left >= 0 and left + column.width() <= page.grid.viewport().width()
+    left = column.mapTo(page.texts.grid.viewport(), QPoint(0, 0)).x()
+    return left >= 0 and left + column.width() <= page.texts.grid.viewport().width()
 
 
 def test_the_lane_with_the_keyboards_focus_is_in_view(page_of, qtbot):
@@ -198,7 +198,7 @@ def test_a_new_lane_and_one_whose_word_is_picked_come_into_view(page_of, qtbot):
     assert seen(page, columns(page)[5])
     columns(page)[0].canvas.setFocus()
     assert not seen(page, columns(page)[4])
-    page._picked(AT, 4)
+    page.texts._picked(AT, 4)
     assert seen(page, columns(page)[4])
 
 
@@ -208,7 +208,7 @@ def test_under_the_mouse_no_lane_moves(page_of, qtbot):
     qtbot.mousePress(third.canvas.viewport(), LEFT, pos=QPoint(5, 5))
     QCoreApplication.processEvents()
     assert third.canvas.hasFocus()
-    assert page.grid.horizontalScrollBar().value() == 0
+    assert page.texts.grid.horizontalScrollBar().value() == 0
     qtbot.mouseRelease(third.canvas.viewport(), LEFT, pos=QPoint(5, 5))
 
 
@@ -244,7 +244,7 @@ def test_hovering_points_at_the_word_of_the_lane_under_the_mouse(written, qtbot)
 
 
 def test_a_word_of_the_table_is_selected_in_its_lane(written, qtbot):
-    view = written.table.view
+    view = written.texts.table.view
     index = view.rows.index(1, 4)
     qtbot.mouseClick(view.viewport(), LEFT, pos=view.visualRect(index).center())
     assert written.store.current is written.store.run((1, 1))
@@ -320,7 +320,7 @@ def test_moving_a_lane_takes_its_text_along(written):
 
 
 def headers(page):
-    model = page.table.view.rows
+    model = page.texts.table.view.rows
     return [model.headerData(at, Qt.Orientation.Horizontal) for at in range(3, model.columnCount())]
 
 
@@ -330,9 +330,9 @@ def test_a_lane_keeps_its_letter_and_colour_wherever_it_goes(written):
     c.left_action.trigger()
     assert [each.chip.letter for each in columns(written)] == headers(written) == ["A", "C", "B"]
     assert c.chip.colour == c.canvas.colour == colour
-    assert written.table.view.rows.cell(written.table.view.rows.rows[0], 2) == "A 0.400, C no draw"
+    assert written.texts.table.view.rows.cell(written.texts.table.view.rows.rows[0], 2) == "A 0.400, C no draw"
     b.reference_action.trigger()
-    written._write_words()
+    written.texts.write_words()
     assert c.parting_label.text().startswith("leaves B at word 5")
     assert written.store.compared == ((1, 0), (1, 2), (1, 1))
     assert written.store.letters == {run.key: lane_letter(run.start.lane) for run in written.store.runs}
