@@ -37,4 +37,6 @@ def test_what_scrolls_up_and_down_alone_is_never_narrower_than_what_it_holds(qtb
         row.addWidget(PlainLabel("a value that must be seen"))
     area = scrolling(held)
     qtbot.addWidget(area)
-    assert area.minimumSizeHint().width() >= held.minimumSizeHint().width() + area.verticalScrollBar().sizeHint().width()
+    assert (
+        area.minimumSizeHint().width() >= held.minimumSizeHint().width() + area.verticalScrollBar().sizeHint().width()
+    )
