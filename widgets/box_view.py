@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from engine.events import Fact, PromptToken, TokenEvent
+from widgets import theme
 from widgets.boxes import PAGES, recorded
 from widgets.format import (
     bytes_text,
@@ -146,12 +148,14 @@ class BoxView(Panel):
         grid = QGridLayout()
         grid.setHorizontalSpacing(10)
         grid.setVerticalSpacing(6)
-        grid.setColumnStretch(1, 1)
-        grid.setColumnMinimumWidth(2, self.fontMetrics().horizontalAdvance("config.json"))
+        grid.setColumnStretch(0, 2)
+        grid.setColumnStretch(1, 3)
         self._labels = []
         for at, fact in enumerate(rows):
             name, value, source = PlainLabel(fact.name, "muted"), PlainLabel(), SmallLabel()
             name.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
+            name.setWordWrap(True)
+            value.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
             value.setWordWrap(True)
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             source.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
@@ -159,6 +163,7 @@ class BoxView(Panel):
             self._write((value, source), fact)
             for place, label in enumerate((name, value, source)):
                 grid.addWidget(label, at, place)
+            source.setVisible(not self._narrow())
         column.addLayout(grid)
         for at, token in enumerate(tokens[:MOST_TOKENS]):
             kind = self.tr(" · special") if token.special else ""
@@ -169,6 +174,15 @@ class BoxView(Panel):
             column.addWidget(SmallText(self.tr("and {count} more").format(count=left)))
         column.addStretch(1)
         return table
+
+    def _narrow(self) -> bool:
+        """True where a third column would leave the values no room: the tool tips have the sources, too."""
+        return self.width() < theme.base_px() * 26
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for _, source in self._labels:
+            source.setVisible(not self._narrow())
 
     @staticmethod
     def _write(labels: tuple[PlainLabel, PlainLabel], fact: Fact) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePol
 from widgets import theme
 
 LONG_REMARK = 160  # pixels that a remark keeps beside a long title
-SHORT_TITLE = 104
+SHORT_TITLE = 112
 
 
 class PlainLabel(QLabel):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QMimeData, QObject, QPointF, Qt, QUrl, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QPushButton
 
 from app.surprises import surprises_are_told
 from engine.events import RunEnd, TokenEvent
@@ -585,6 +586,11 @@ def test_a_box_that_is_looked_at_leaves_the_text_as_wide_as_it_was(loaded, until
     for box in BOXES:
         window.show_box(box)
         qapp.processEvents()
+        cut = [part for part in window.box_view.findChildren(QPushButton) if part.isVisible()]
+        assert all(part.width() >= part.minimumSizeHint().width() for part in cut), box
+        for value, _ in window.box_view._labels if window.box_view.isVisible() else ():
+            if value.isVisible():
+                assert value.mapTo(window.box_view, value.rect().topRight()).x() <= window.box_view.width(), box
     window.show_box("sample")
     qapp.processEvents()
     assert (window.docks["word"].width(), window.text_view.width()) == before

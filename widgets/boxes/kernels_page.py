@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QPushButton,
     QTreeWidget,
     QTreeWidgetItem,
+    QVBoxLayout,
     QWidget,
 )
 
@@ -21,7 +22,7 @@ from widgets import theme
 from widgets.banner import sentence_of
 from widgets.boxes.page import Page, copy_button, to_clipboard
 from widgets.format import bytes_text, number_text, percent_text, plain_tooltip
-from widgets.panel import PlainLabel
+from widgets.panel import PlainLabel, scrolling
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
 
@@ -63,17 +64,21 @@ class KernelsPage(Page):
         self.copy = copy_button(self.tr("copy"), self.tr("Copy the table (Ctrl+C)"))
         row = QHBoxLayout()
         row.setSpacing(6)
-        row.addWidget(self.measure)
-        row.addWidget(self.load)
-        row.addStretch(1)
+        row.addWidget(self.measure, 1)
         row.addWidget(self.copy)
-        self.column.addLayout(self.grid)
+        content = QWidget()  # in a small window there is more of it than room
+        content.setProperty("plain", True)
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, 0, 6, 0)
+        column.setSpacing(6)
+        column.addLayout(self.grid)
         for part in (self.about, self.table):
-            self.column.addWidget(part)
-        self.column.addLayout(row)
-        for part in (self.busy, self.progress, self.stop, self.words):
-            self.column.addWidget(part)
-        self.column.addStretch(1)
+            column.addWidget(part)
+        column.addLayout(row)
+        for part in (self.load, self.busy, self.progress, self.stop, self.words):
+            column.addWidget(part)
+        column.addStretch(1)
+        self.column.addWidget(scrolling(content))
         self.measure.clicked.connect(self.measure_all)
         self.stop.clicked.connect(self.stop_measuring)
         self.load.clicked.connect(self.load_chosen)
