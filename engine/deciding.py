@@ -492,9 +492,10 @@ class Deciding:
         if not at.size:
             return
         # Named tokens beneath the head stand for nothing here: their bins count them.
-        rows: Any = slice(None) if _most(at, run.rows) else at  # to copy most of the rows takes longer than all
+        every_row = _most(at, run.rows)  # to copy most of the rows takes longer than all
+        rows: Any = slice(None) if every_row else at
         width, first = int(self.heads[rows].max()), int(np.argmax((self.high > 0).any(axis=0)))
-        number = run.rows if _most(at, run.rows) else at.size
+        number = run.rows if every_row else at.size
         every = np.arange(number)
         head, bins = (rows, slice(width)), (rows, slice(first, None))
         columns = np.arange(width)
@@ -530,11 +531,11 @@ class Deciding:
         total_low, total_high = (total[rows] for total in self._weight())
         goal_low, goal_high = (mass - BORDER) * total_low, (mass - BORDER) * total_high
         nearest = Nearest(items, mean_low, mean_high)
-        keeps, ends = nearest.borders(goal_low, goal_high)
+        keeps, ends, overshoot = nearest.borders(goal_low, goal_high)
         stays, may = nearest.most < keeps[:, None], nearest.least <= ends[:, None]
         # The one that crosses the goal stays: of single tokens the own weight does not count.
         own = items.high[:, :width]
-        at_border = np.flatnonzero((may & ~stays)[:, :width] & (own > nearest.overshoot(goal_low)[:, None]))
+        at_border = np.flatnonzero((may & ~stays)[:, :width] & (own > overshoot[:, None]))
         row, column = at_border // width, at_border % width
         stays[row, column] = nearest.stays(depth[row, column], own[row, column], row, goal_low)
         self.low[bins] = np.where(stays[:, width:], self.low[bins], 0.0)
@@ -545,7 +546,7 @@ class Deciding:
         alive = nearest.stays(x, self.own[rows], every, goal_low) & (self.own[rows] > 0)
         lost = nearest.least_of(x) > ends
         stays, may = stays[:, :width] & living & (weights > 0.0), may[:, :width] & maybe
-        mine = at if number == run.rows else slice(None)
+        mine = at if every_row else slice(None)
         found.stays[at, :width], found.may[at, :width] = stays[mine], may[mine]
         found.alive[at], found.lost[at] = alive[mine], lost[mine]
         found.weight_low[at] = np.minimum(goal_low * (1 - 1e-9), total_low)[mine]

@@ -50,22 +50,18 @@ class Nearest:
         self._high[:, 1:] += slip
         self._low = np.maximum(self._low - slip, 0.0)
         self._offset = np.arange(items.near.shape[0]) * _APART
-        self._flat: np.ndarray | None = None
+        self._flat = (self._may + self._offset[:, None]).ravel()
 
-    def borders(self, goal_low: np.ndarray, goal_high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(what surely lies nearer than this stays, what surely lies farther than this goes), [rows] each."""
-        found, last = [], self.least.shape[1]
+    def borders(self, goal_low: np.ndarray, goal_high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(what surely lies nearer than this stays, what surely lies farther than this goes, by how much at least all
+        weight that may lie as near as an item beyond the first of them passes the goal), [rows] each."""
+        rows, last = np.arange(goal_low.size), self.least.shape[1]
+        found, reached = [], []
         for distances, sums, goal in ((self._may, self._high, goal_low), (self._surely, self._low, goal_high)):
             crossing = (sums[:, 1:] < goal[:, None]).sum(axis=1)
-            border = np.take_along_axis(distances, np.minimum(crossing, last - 1)[:, None], axis=1)[:, 0]
-            found.append(np.where(crossing < last, border, np.inf))
-        return found[0], found[1]
-
-    def overshoot(self, goal_low: np.ndarray) -> np.ndarray:
-        """By how much at least all weight that may lie as near as an item beyond the border passes the goal, [rows]."""
-        crossing = (self._high[:, 1:] < goal_low[:, None]).sum(axis=1)
-        rows, last = np.arange(goal_low.size), self.least.shape[1]
-        return self._high[rows, np.minimum(crossing + 1, last)] - goal_low
+            found.append(np.where(crossing < last, distances[rows, np.minimum(crossing, last - 1)], np.inf))
+            reached.append(sums[rows, np.minimum(crossing + 1, last)] - goal)
+        return found[0], found[1], reached[0]
 
     def least_of(self, depth: np.ndarray) -> np.ndarray:
         """How near a token of this depth lies at least, [rows]."""
@@ -75,9 +71,7 @@ class Nearest:
         """Whether tokens of this depth and weight in these rows surely stay: all others that may lie as near as they
         fall short of the goal."""
         most = np.maximum(depth - self.mean_low[rows], self.mean_high[rows] - depth)
-        flat = self._flat if self._flat is not None else (self._may + self._offset[:, None]).ravel()
-        self._flat = flat
-        place = np.searchsorted(flat, np.minimum(most, _APART / 2) + self._offset[rows], side="right")
+        place = np.searchsorted(self._flat, np.minimum(most, _APART / 2) + self._offset[rows], side="right")
         return self._high[rows, place - rows * self.least.shape[1]] - own < goal_low[rows]
 
 
