@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from engine import events as ev
+from engine.replay import Recorder, read_replay
 from tests.widgets import events_factory as make
 from widgets.run import Run
 from widgets.run_store import RunStore
 from widgets.status_line import StatusLine, pace
+from widgets.text_painter import end_word
 
 READING = ev.MemoryReading(1.0, 487_000_000, 12_000_000_000, 16_000_000_000)
 
@@ -54,6 +56,23 @@ def test_the_first_token_alone_says_nothing_about_the_speed():
     times = pace(Run(make.start(), tokens=timed(1)))
     assert times.per_token_ms is times.tokens_per_s is None
     assert pace(Run(make.start())).ttft_ms is None
+
+
+def test_a_run_whose_file_was_cut_did_not_fail_its_recording_ends_there(qtbot, tmp_path):
+    events = make.river()
+    recorder = Recorder(tmp_path / "run.jsonl", {})
+    for event in (make.start(), *events, make.end(events)):
+        recorder.take(event)
+    recorder.close()
+    whole = recorder.path.read_bytes()
+    recorder.path.write_bytes(whole[: len(whole) // 2])
+    store, line = shown(qtbot)
+    store.take_runs(make.recorded(read_replay(recorder.path).events))
+    line.refresh()
+    assert line.state == "Recording damaged"
+    assert end_word(store.current.end) == "recording ends here: file damaged"
+    failed = make.end(events, "error", sentence="The model gave numbers that are not finite.")
+    assert end_word(failed) == "ended: error"
 
 
 def test_an_ended_run_shows_the_engines_own_figures(qtbot):
