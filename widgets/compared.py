@@ -9,9 +9,9 @@ from typing import Any
 
 from PySide6.QtCore import QCoreApplication
 
-from engine.figures import letters_beside
 from engine.settings import SamplingSettings
 from widgets.run import Run
+from widgets.run_letters import letters_of
 
 LONGEST_NAME = 40
 
@@ -24,7 +24,7 @@ def differences(sides: Sequence[tuple[Run, Mapping[str, Any]]], files: Sequence[
     if len(sides) < 2:
         return ""
     runs = [run for run, _ in sides]
-    letters = letters_beside([run.start for run in runs])
+    letters = letters_of([run.start for run in runs])
     found = [
         _told(_tr("models"), letters, [_model(run, header) for run, header in sides]),
         _told(_tr("precisions"), letters, [_precision(run, header) for run, header in sides]),

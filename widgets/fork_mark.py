@@ -6,8 +6,9 @@ from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
 from widgets import theme
-from widgets.format import count_text
 from widgets.run import Run
+from widgets.run_names import run_name
+from widgets.run_store import RunStore
 from widgets.text_flow import Piece
 
 
@@ -25,10 +26,11 @@ def paint_fork(painter: QPainter, run: Run, pieces: list[Piece], moment: int) ->
     painter.drawPolygon(QPolygonF([QPointF(x - 4.0, top), QPointF(x + 4.0, top), QPointF(x, top + 5.0)]))
 
 
-def fork_words(run: Run, step: int) -> str:
+def fork_words(store: RunStore, run: Run, step: int) -> str:
     """What is said of the first word that is the run's own, "" of others."""
     if run.start.parent is None or step != run.begins:
         return ""
-    return QCoreApplication.translate("Fork", "Here this text left run {number}.").format(
-        number=count_text(run.start.parent.run_id)
-    )
+    above = store.above(run)
+    if above is None:
+        return QCoreApplication.translate("Fork", "Here this text left a run that is not here.")
+    return QCoreApplication.translate("Fork", "Here this text left {name}.").format(name=run_name(store, above))

@@ -21,7 +21,7 @@ class RunChooser(Choice):
         super().__init__("", parent)
         self.setAccessibleName(self.tr("Shown run"))
         self.store = store
-        self._known: list[tuple[tuple[int, int], str]] | None = None
+        self._known: list[tuple[tuple[int, int], str, str]] | None = None
         self._wanted = LEAST
         self.activated.connect(self._chosen)
         store.frame.connect(self.refresh)
@@ -40,12 +40,12 @@ class RunChooser(Choice):
     def refresh(self) -> None:
         """Reads the store again; cheap where no run came or went."""
         runs = self.store.runs
-        known = [(run.key, run.start.name) for run in runs]
+        known = [(run.key, run.start.name, self.store.letter(run)) for run in runs]
         if known != self._known:
             self._known = known
             self.clear()
             for run in runs:
-                self.addItem(run_name(run.start))
+                self.addItem(run_name(self.store, run))
                 tip = plain_tooltip(run_words(self.store, run))
                 self.setItemData(self.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
             self.setVisible(len(runs) > 1)

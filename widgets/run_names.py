@@ -6,8 +6,6 @@ from itertools import takewhile
 
 from PySide6.QtCore import QCoreApplication
 
-from engine.events import RunStart
-from engine.figures import lane_letter
 from widgets.format import count_text
 from widgets.lab.lane_words import changed_words
 from widgets.run import Run
@@ -20,23 +18,22 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("RunNames", text)
 
 
-def run_name(start: RunStart) -> str:
+def run_name(store: RunStore, run: Run) -> str:
     """What the person calls it, else its number, and its lane's letter where it is one of several."""
-    if start.name:
-        return start.name
-    number = _tr("run {number}").format(number=count_text(start.run_id))
-    return f"{number} {lane_letter(start.lane)}" if start.lanes > 1 else number
+    if run.start.name:
+        return run.start.name
+    number = _tr("run {number}").format(number=count_text(run.start.run_id))
+    return f"{number} {store.letter(run)}".strip()
 
 
 def run_words(store: RunStore, run: Run) -> str:
     """One line for a list: its name, where it began, what differs."""
-    parts = [run_name(run.start)]
-    parent = run.start.parent
-    above = store.run((parent.run_id, parent.lane)) if parent is not None else None
+    parts = [run_name(store, run)]
+    parent, above = run.start.parent, store.above(run)
     if parent is not None:
         at = count_text(parent.step + 1)
         parts.append(
-            _tr("from {parent} at word {at}").format(parent=run_name(above.start), at=at)
+            _tr("from {parent} at word {at}").format(parent=run_name(store, above), at=at)
             if above is not None
             else _tr("from word {at} of a run that is not here").format(at=at)
         )

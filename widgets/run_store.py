@@ -12,10 +12,11 @@ from dataclasses import replace
 from PySide6.QtCore import QElapsedTimer, QObject, QTimer, Signal, Slot
 
 from engine import events as ev
-from engine.figures import ancestors, letters_beside
+from engine.figures import ancestors
 from engine.settings import Preset
 from widgets.inside import Inside, Subject
 from widgets.run import Run
+from widgets.run_letters import letters_of, own_letter
 
 FRAME_MS = 16
 DECODE_FRAME_MS = 60  # while a model writes, which wants the processor's time
@@ -245,6 +246,11 @@ class RunStore(QObject):
     def run(self, key: tuple[int, int]) -> Run | None:
         return self._by_key.get(key)
 
+    def above(self, run: Run) -> Run | None:
+        """What it began in; None where that is not here, or it began by itself."""
+        parent = run.start.parent
+        return None if parent is None else self.run((parent.run_id, parent.lane))
+
     def take_out(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, Run]]:
         """Takes runs out of what is shown. Returns them with their places, for `put_back`."""
         gone, starts = set(keys), {run.key: run.start for run in self.runs}
@@ -358,7 +364,7 @@ class RunStore(QObject):
         if set(keys) == set(self.compared) == set(self.letters):
             self.put_beside(keys, self.letters, self.reference)
         else:
-            self.put_beside(keys, dict(zip(keys, letters_beside([run.start for run in here]), strict=True)))
+            self.put_beside(keys, dict(zip(keys, letters_of([run.start for run in here]), strict=True)))
 
     def put_beside(
         self,
@@ -369,6 +375,11 @@ class RunStore(QObject):
         """Which runs stand side by side, what each is called there, and with which the others are compared."""
         self.compared, self.letters, self.reference = keys, letters, reference
         self.mark()
+
+    def letter(self, run: Run) -> str:
+        """What a lane is called: where it stands side by side, else among the lanes of its run. "" for a run alone."""
+        beside = self.letters.get(run.key, "") if run.key in self.compared else ""
+        return (beside or own_letter(run.start)) if run.start.lanes > 1 else ""
 
     def hover(self, step: int | None, run: Run | None = None) -> None:
         """Points at a token; run: of this one that stands beside the current run."""

@@ -257,7 +257,7 @@ class TextCanvas(QAbstractScrollArea):
         found, run = self.redecided, self._run
         marks = described(run, step) if run is not None else ""
         if run is not None:
-            parts = (marks, fork_words(run, step), given_words(run.tokens[step]))
+            parts = (marks, fork_words(self.store, run, step), given_words(run.tokens[step]))
             marks = "\n".join(words for words in parts if words)
         if found is None or run is None or step >= len(found.fates):
             return marks

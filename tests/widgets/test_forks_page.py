@@ -211,9 +211,9 @@ def test_circles_of_a_damaged_file_are_drawn_as_beginnings():
 
 
 def test_runs_are_called_by_name_number_and_letter(page):
-    assert run_name(make.start(3)) == "run 3"
-    assert run_name(make.start(3, lane=1, lanes=4)) == "run 3 B"
-    assert run_name(make.start(3, name="calm")) == "calm"
+    for start in (make.start(5), make.start(6, lane=1, lanes=4), make.start(7, name="calm")):
+        page.store.take(start)
+    assert [run_name(page.store, run) for run in page.store.runs[4:]] == ["run 5", "run 6 B", "calm"]
     assert run_words(page.store, page.store.run((4, 0))).startswith("run 4 · from run 1 at word 8 · T")
 
 

@@ -11,6 +11,7 @@ from widgets.format import count_text, token_label
 from widgets.reuse import reuse_text
 from widgets.run import Run
 from widgets.run_names import fork_words, given_text, run_name
+from widgets.run_store import RunStore
 from widgets.text_painter import end_word, one_line
 
 Key = tuple[int, int]  # of a run: its number and lane
@@ -28,6 +29,7 @@ class Row:
     above: the run of that row.
     """
 
+    store: RunStore
     run: Run
     branch: Branch
     parent: int | None
@@ -43,7 +45,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return run_name(self.run.start)
+        return run_name(self.store, self.run)
 
     def about(self) -> list[str]:
         """What differs, how long it is, why it ended, what was reused."""
@@ -83,7 +85,7 @@ class Row:
         if self.above is not None:
             there = self.above.tokens[self.begins].token_text if self.begins < len(self.above.tokens) else ""
             place = tr("leaves {parent} at word {number}").format(
-                parent=run_name(self.above.start), number=count_text(self.begins + 1)
+                parent=run_name(self.store, self.above), number=count_text(self.begins + 1)
             )
             lines.insert(1, f"{place} ({token_label(there)})" if there else place)
         run = self.run

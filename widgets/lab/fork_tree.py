@@ -26,7 +26,6 @@ from widgets.format import count_text, plain_tooltip
 from widgets.lab.fork_painting import Fonts, ForkPicture
 from widgets.lab.fork_places import AXIS, INDENT, LEFT, Places
 from widgets.lab.fork_rows import Key, Row
-from widgets.run_names import run_name
 from widgets.run_store import RunStore
 
 MOST_ZOOM = 64.0
@@ -77,7 +76,10 @@ class ForkTree(QAbstractScrollArea):
 
     def refresh(self) -> None:
         """Reads the store again."""
-        made = tuple((run.key, run.start.name, run.end is not None, len(run.tokens)) for run in self.store.runs)
+        made = tuple(
+            (run.key, run.start.name, self.store.letter(run), run.end is not None, len(run.tokens))
+            for run in self.store.runs
+        )
         if made != self._made:
             self._made = made
             self._read()
@@ -90,7 +92,7 @@ class ForkTree(QAbstractScrollArea):
             places[branch.key] = len(self.rows)
             parent = places.get(branch.parent) if branch.parent is not None else None
             above = self.rows[parent].run if parent is not None else None
-            self.rows.append(Row(runs[branch.key], branch, parent, above))
+            self.rows.append(Row(self.store, runs[branch.key], branch, parent, above))
         self._longest = max((row.ends for row in self.rows), default=1) or 1
         marked = [key for key in self.marked if key in runs]
         if self.cursor not in runs:
@@ -317,7 +319,7 @@ class ForkTree(QAbstractScrollArea):
         self._reveal(at)
         self._naming = row.run.key
         self._field.setText(row.run.start.name)
-        self._field.setPlaceholderText(run_name(row.run.start))
+        self._field.setPlaceholderText(row.name)
         self._place_field()
         self._field.show()
         self._field.selectAll()

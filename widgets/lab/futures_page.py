@@ -222,7 +222,7 @@ class FuturesPage(QWidget):
             words.format(text=("…" if len(text) > length or step > 40 else "") + text[-length:], word=word).strip()
             for length in (90, 60, 30, 12)
         ]
-        self.question_panel.set_remark(wordings[0], plain_tooltip(run_name(run.start)), *wordings[1:])
+        self.question_panel.set_remark(wordings[0], plain_tooltip(run_name(self.store, run)), *wordings[1:])
 
     # ---------------------------------------------------------------- asking
 

@@ -38,6 +38,12 @@ class LaneSource(QObject):
     def current(self) -> Run | None:
         return self.run
 
+    def above(self, run: Run) -> Run | None:
+        return self.store.above(run)
+
+    def letter(self, run: Run) -> str:
+        return self.store.letter(run)
+
     @property
     def shown(self) -> bool:
         """Whether this lane is the one that all other views show."""

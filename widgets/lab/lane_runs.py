@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.settings import LanePrompt
 from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
 from widgets.run import Run
+from widgets.run_letters import letters_of
 from widgets.run_store import RunStore
 
 
@@ -23,6 +25,15 @@ class LaneRuns:
         self.left_out = ()
         for number, lane in enumerate(lanes.by_letter):
             self._keys[lane.key] = (run_id, number)
+
+    def lettered(self, lanes: LaneSet) -> LaneSet:
+        """The same lanes, each called what its run is called elsewhere, as far as no two are then called the same."""
+        runs = [self.of(lane.key) for lane in lanes.lanes]
+        starts = [run.start if run is not None else None for run in runs]
+        letters = letters_of(starts, [lane.letter for lane in lanes.lanes])
+        return replace(
+            lanes, lanes=tuple(replace(lane, letter=now) for lane, now in zip(lanes.lanes, letters, strict=True))
+        )
 
     def forget(self) -> None:
         """A recording took the place of all runs, and its own may have the same numbers."""

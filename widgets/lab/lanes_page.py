@@ -120,13 +120,18 @@ class LanesPage(QWidget):
     def undo(self) -> None:
         before = self.lanes
         if self._history.undo():
-            self._changed(before)
+            self._came_back(before)
 
     @Slot()
     def redo(self) -> None:
         before = self.lanes
         if self._history.redo():
-            self._changed(before)
+            self._came_back(before)
+
+    def _came_back(self, before: LaneSet) -> None:
+        """Lanes that stood here before: what they wrote may have been given other letters since."""
+        self._history.amend(self._runs.lettered(self.lanes))
+        self._changed(before)
 
     def _changed(self, before: LaneSet) -> None:
         lanes = self.lanes

@@ -14,12 +14,14 @@ from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from tests.widgets.lanes_factory import COMMON, CONTROL, GREEDY, HOTTER, SAME_U, lane_events, store_with
 from widgets import theme
+from widgets.lab.fork_tree import ForkTree
 from widgets.lab.lane_bar import free_bytes
 from widgets.lab.lane_column import LaneColumn
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.lanes_page import LanesPage
 from widgets.lab.vary_dialog import Variation
+from widgets.run_chooser import RunChooser
 from widgets.run_store import RunStore
 
 AT = len(COMMON)
@@ -352,6 +354,29 @@ def test_a_new_lane_takes_a_free_letter_and_a_run_closes_the_gaps(written):
     assert [each.chip.letter for each in columns(written)] == ["B", "A"]
     assert written.store.letters == {(2, 1): "B", (2, 0): "A"}
     assert written.store.compared == ((2, 1), (2, 0))
+
+
+def test_a_run_has_one_letter_everywhere_after_a_removed_lane_came_back(written, qtbot):
+    """The lanes that stayed are numbered anew by the next run; the one that comes back must not take their letters."""
+    columns(written)[0].remove_action.trigger()
+    written.began(2)
+    for lane, settings in enumerate((HOTTER, GREEDY)):
+        for event in lane_events(lane, settings, SAME_U if lane == 0 else None, lanes=2):
+            written.store.take(replace(event, run_id=2))
+    written.look()
+    store, tree, chooser = written.store, ForkTree(written.store), RunChooser(written.store)
+    qtbot.addWidget(tree)
+    qtbot.addWidget(chooser)
+    moved = columns(written)[1].left_action.trigger
+    for act in (written.undo, moved, written.undo, written.redo):
+        act()
+        tree.refresh()
+        chooser.refresh()
+        page = {column.source.run.key: column.chip.letter for column in columns(written)}
+        assert page == store.letters == {(1, 0): "A", (2, 0): "C", (2, 1): "B"}
+        names = [chooser.itemText(at) for at in range(chooser.count())]
+        assert names == ["run 1 A", "run 1 B", "run 1 C", "run 2 C", "run 2 B"]
+        assert sorted(row.name for row in tree.rows) == sorted(names)
 
 
 def test_what_was_taken_out_of_the_lanes_is_not_compared_until_it_comes_back(written):
