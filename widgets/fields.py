@@ -16,7 +16,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QPainter, QPaint
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionFrame, QWidget
 
 from engine.settings import Range
-from widgets.format import locale
+from widgets.format import count_text, locale
 from widgets.small import SmallText
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -226,10 +226,16 @@ class NumberField(QuietUndoLine):
             self._show()
 
     def _show(self) -> None:
-        off = self._off is not None and self._value == self._off and not self.hasFocus()
-        self.setText(self.tr("off") if off else number_shown(self._value))
+        self.setText(number_shown(self._value) if self.hasFocus() else self._read_text())
         self.setCursorPosition(0)
         self.setModified(False)
+
+    def _read_text(self) -> str:
+        """What stands there while nobody writes: counts are grouped as everywhere, seeds are not counts."""
+        if self._off is not None and self._value == self._off:
+            return self.tr("off")
+        count = self.allowed is not None and isinstance(self._value, int)
+        return count_text(self._value) if count else number_shown(self._value)
 
     def _edited(self) -> None:
         if self.problem:

@@ -28,7 +28,12 @@ def number_text(value: float | None, decimals: int = 1) -> str:
     """A number with a fixed count of decimals; a dash for None, NaN and infinities."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return locale().toString(float(value), "f", decimals)
+    return with_minus(locale().toString(float(value), "f", decimals))
+
+
+def with_minus(number: str) -> str:
+    """A number's text with the sign that is as wide as a plus, which many locales write as a hyphen."""
+    return number.replace("-", "−")
 
 
 def count_text(count: int | None) -> str:
@@ -36,8 +41,8 @@ def count_text(count: int | None) -> str:
     if count is None:
         return UNKNOWN
     if abs(count) < _FITS_QT:
-        return locale().toString(count)
-    return f"{count:,}".replace(",", locale().groupSeparator())  # Qt's integers end at 64 bits
+        return with_minus(locale().toString(count))
+    return with_minus(f"{count:,}").replace(",", locale().groupSeparator())  # Qt's integers end at 64 bits
 
 
 def short_count(count: int | None) -> str:

@@ -159,6 +159,25 @@ def test_off_is_a_word_that_can_be_read_and_typed(qtbot):
     assert made.text() == "off"
 
 
+def test_counts_are_grouped_until_they_are_written_and_seeds_never(qtbot):
+    page = QWidget()
+    qtbot.addWidget(page)
+    column = QVBoxLayout(page)
+    count, seed = NumberField(Range(1, 2**20, 1, integer=True), 8192), NumberField(None, 1234567)
+    for made in (count, seed):
+        column.addWidget(made)
+    page.show()
+    page.activateWindow()
+    seed.setFocus()
+    qtbot.waitUntil(seed.hasFocus)
+    assert (count.text(), seed.text()) == ("8,192", "1234567")
+    count.setFocus()
+    assert count.text() == "8192"
+    seed.setFocus()
+    assert count.text() == "8,192"
+    assert count.value() == 8192
+
+
 def test_a_name_that_finds_no_room_ends_in_an_ellipsis_while_nobody_writes(qtbot):
     line = NameLine()
     qtbot.addWidget(line)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QLocale
 from PySide6.QtGui import QTextDocument
 
 from widgets import format as fmt
+from widgets.boxes.histogram_view import exact
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def english():
         (999_960_000, "1.0 GB"),
         (15_600_000_000, "15.6 GB"),
         (2.5e12, "2.5 TB"),
-        (-2_000_000, "-2.0 MB"),
+        (-2_000_000, "−2.0 MB"),
         (None, "–"),
         (math.nan, "–"),
     ],
@@ -80,11 +81,19 @@ def test_counts_of_any_size_are_grouped():
     assert fmt.count_text(2**64) == "18,446,744,073,709,551,616"
 
 
+def test_a_number_below_zero_has_a_minus_and_no_hyphen():
+    assert fmt.number_text(-1.961, 3) == "−1.961"
+    assert fmt.count_text(-49_140) == "−49,140"
+    assert fmt.count_text(-(2**64)) == "−18,446,744,073,709,551,616"
+    assert [exact(value) for value in (-1.961, -3.2e-7, 1.5e6)] == ["−1.961", "−3.2e−07", "1.5e+06"]
+
+
 def test_numbers_follow_the_locale():
     QLocale.setDefault(QLocale(QLocale.Language.German, QLocale.Country.Germany))
     assert fmt.count_text(49_140) == "49.140"
     assert fmt.percent_text(0.5) == "50,0%"
     assert fmt.bytes_text(1_900_000) == "1,9 MB"
+    assert exact(-3.2e-7) == "−3,2e−07"
 
 
 @pytest.mark.parametrize(

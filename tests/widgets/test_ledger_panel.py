@@ -69,7 +69,7 @@ def test_the_context_slider_moves_cache_total_and_verdict(qtbot, panel):
     with qtbot.waitSignal(panel.wished) as caught:
         panel.context.slider.setValue(len(panel.context.stops) - 1)
     assert caught.args == [("bfloat16", 131_072, 1)]
-    assert panel.context.field.text() == "131072"
+    assert panel.context.field.text() == "131,072"
     assert ("KV cache", 131_072 * 131_072, None) in panel.table.rows()
     assert panel.verdict.text().startswith("Does not fit: ")
     assert panel.verdict.property("role") == "warning"

@@ -20,7 +20,16 @@ from PySide6.QtWidgets import (
 from engine.events import BINS, Histogram
 from widgets import theme
 from widgets.boxes.page import copy_button, to_clipboard
-from widgets.format import UNKNOWN, count_text, duration_text, number_text, percent_text, plain_tooltip
+from widgets.format import (
+    UNKNOWN,
+    count_text,
+    duration_text,
+    locale,
+    number_text,
+    percent_text,
+    plain_tooltip,
+    with_minus,
+)
 from widgets.panel import ElidedLabel
 from widgets.small import SmallText
 
@@ -152,11 +161,11 @@ def bins_of(histogram: Histogram, kind: int) -> list[tuple[float, float, int]]:
 
 
 def exact(value: float | None) -> str:
-    """A number with four digits that count: 0.1356, −1.961, 3.2e-07."""
+    """A number with four digits that count: 0.1356, −1.961, 3.2e−07."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     if value and not 1e-4 <= abs(value) < 1e5:
-        return f"{value:.3g}"
+        return with_minus(locale().toString(value, "g", 3))
     digits = 4 if abs(value) < 1 else max(0, 3 - int(math.log10(abs(value))))
     return number_text(value, digits)
 
