@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import psutil
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 COMPILERS = ("g++", "c++", "clang++", "cl")
+COMPILER_MODULES = ("torch._dynamo", "torch._inductor", "torch.fx")
 LOOK_EVERY_S = 0.1
 
 
@@ -91,8 +93,9 @@ def _stoppable(say: Callable[[str], None], cancelled: Callable[[], bool]) -> Ite
                 with suppress(Cancelled):  # the other thread is told by torch
                     say(f"torch.compile: {time.perf_counter() - began:.0f} s, usually 10 to 60")
 
-    def look(*_: object) -> None:
-        if cancelled():
+    def look(frame: FrameType, *_: object) -> None:
+        # Only in the compiler's own functions: what a collector or a destructor calls would swallow it.
+        if cancelled() and frame.f_globals.get("__name__", "").startswith(COMPILER_MODULES):
             raise Cancelled
 
     thread = threading.Thread(target=watch, name="compile-watch", daemon=True)

@@ -194,7 +194,7 @@ class _Float16:
 
     def script_parts(self) -> tuple[list[Any], list[Tensor]] | None:
         """What lean_step.py needs of it: packed weights, and plain tensors. None: it has to be called."""
-        return (self.packed, []) if len(self.packed) == 1 else None
+        return self.packed, []
 
 
 class _Int8:

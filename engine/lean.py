@@ -130,7 +130,7 @@ class LeanWeights:
     stream: torch.dtype  # of the activations between products
     wide: str = "packed"
     compiled: tuple[Any, Any] | None = None  # before_attention and after_attention for one row, by torch.compile
-    step: Step | None = None  # one token through all layers in one call; None: layer by layer
+    step: Step | None = None  # a whole step in one call; None: layer by layer
     threads: tuple[int, int] = (0, 0)  # torch's, for one lane and for several; 0: as many as it has
     mapped: list[tuple[int, int]] = field(default_factory=list)  # where the weight files are in memory
     paces: dict[bool, Pace] = field(default_factory=dict)  # by whether several lanes are computed
@@ -195,7 +195,7 @@ def pack_model(
         if kernel != "plain":
             enlarge(before, lambda done: tell(count - 1, count))
         norm = model.model.norm.weight.to(dtype)
-        step = scripted_step(layers, norm)
+        step = scripted_step(embedding, layers, norm, packed_head)
         return LeanWeights(model, kernel, layers, packed_head, norm, dtype, wide, step=step, mapped=mapped)
 
 
@@ -209,10 +209,11 @@ def trial_of(model: Any, sample_bytes: int) -> Callable[[str, str], Callable[[in
     count = min(len(layers), max(1, sample_bytes // max(1, each)))
 
     def trial(kernel: str, wide: str) -> Callable[[int], object]:
-        dtype = stream_dtype(kernel, model.get_input_embeddings().weight.dtype)
+        embedding = model.get_input_embeddings().weight
+        dtype = stream_dtype(kernel, embedding.dtype)
         packed = [Layer.of(layer, kernel, dtype) for layer in layers[:count]]
         norm = model.model.norm.weight.to(dtype)
-        step = scripted_step(packed, norm)
+        step = scripted_step(embedding, packed, norm)
         no_head: Any = lambda x: x  # noqa: E731
         weights = LeanWeights(model, kernel, packed, no_head, norm, dtype, wide, step=step)
 
@@ -290,8 +291,17 @@ class LeanForward:
 
     def step(self, ids: list[int]) -> np.ndarray:
         """Decode: one token for each lane. Returns float32 [lanes, vocab]."""
-        with torch.inference_mode(), self.weights.pace(len(ids)):
-            return self._run(torch.tensor(ids, device=self.device).unsqueeze(1)).numpy()
+        weights = self.weights
+        with torch.inference_mode(), weights.pace(len(ids)):
+            if weights.step is None:
+                return self._run(torch.tensor(ids, device=self.device).unsqueeze(1)).numpy()
+            begin = self.used
+            self._make_room(begin + 1)
+            logits = weights.step(
+                ids, self._cos, self._sin, self.padding, self._caches, begin, self.heads, self.kv_heads, self.eps
+            )
+            self.used = begin + 1
+            return logits.numpy()
 
     def share(self, lanes: int) -> None:
         """After the prefill: as many lanes go on from it, each with entries of its own (CAC-3)."""
@@ -361,8 +371,7 @@ class LeanForward:
         """ids: [lanes, tokens]. Returns the last token's logits, float32 [lanes, vocab] on the CPU."""
         lanes, count = ids.shape
         begin, end = self.used, self.used + count
-        if end > self.capacity:
-            self.reserve(max(end + SPARE_TOKENS, 2 * self.capacity))
+        self._make_room(end)
         weights = self.weights
         stream, layers = weights.stream, iter(weights.layers)
         if lanes * count >= WIDE_ROWS and weights.wide != "packed":
@@ -378,11 +387,8 @@ class LeanForward:
         if count > 1 and begin:
             mask = torch.ones(count, end, dtype=torch.bool, device=self.device).tril(begin)
         x = F.embedding(ids, self.embedding).to(stream)  # [lanes, tokens, hidden]
-        if count == 1 and weights.step is not None and stream == weights.stream:
-            last = weights.step(x, cos, sin, mask, self._caches, begin, self.heads, self.kv_heads, self.eps)[:, -1]
-        else:
-            x = self._through(layers, x, cos, sin, mask, begin, cancelled)
-            last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
+        x = self._through(layers, x, cos, sin, mask, begin, cancelled)
+        last = F.rms_norm(x[:, -1].to(weights.stream), x.shape[-1:], weights.final_norm, self.eps)
         self.used = end
         return weights.head(last).float().cpu()
 
@@ -424,6 +430,10 @@ class LeanForward:
                 mixed = mixed.transpose(1, 2).reshape(lanes, count, -1)
             x = after(x, mixed, layer, self.eps)
         return x
+
+    def _make_room(self, tokens: int) -> None:
+        if tokens > self.capacity:
+            self.reserve(max(tokens + SPARE_TOKENS, 2 * self.capacity))
 
     def reserve(self, capacity: int) -> None:
         """Room for so many tokens; what is there is kept."""

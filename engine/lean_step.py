@@ -50,10 +50,7 @@ def rms_norm(x: Tensor, twice: Tensor, eps: float) -> Tensor:
 def step(
     kinds: list[int],
     places: list[int],
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    mask: Optional[Tensor],  # noqa: UP045  TorchScript reads it
+    embedding: Tensor,
     norms: list[Tensor],
     q_norms: list[Tensor],
     k_norms: list[Tensor],
@@ -62,22 +59,38 @@ def step(
     packed: list[torch.classes.quantized.LinearPackedParamsBase],  # pyright: ignore[reportInvalidTypeForm]
     tensors: list[Tensor],
     reduce_range: bool,
+    ids: list[int],
+    cos_table: Tensor,
+    sin_table: Tensor,
+    padding: list[int],
     caches: list[Tensor],
     begin: int,
     heads: int,
     kv_heads: int,
     eps: float,
 ) -> Tensor:
-    """x: [lanes, hidden] float32, through all layers and the last norm; writes each layer's keys and values at `begin`.
+    """One token for each lane, through all layers, the last norm and the head; writes each layer's keys and values at
+    `begin`. Returns logits, float32 [lanes, vocab]; the last norm [lanes, hidden] where `places` name no head.
 
-    cos, sin: [lanes or 1, 1, head_dim]. mask: [lanes, 1, 1, begin + 1] bool where lanes look at different places, else
-    None. caches: as in LeanForward.
+    kinds, places: of each layer's four products, then of the head's parts. cos_table, sin_table: [positions, head_dim],
+    the sines of the first half negative. padding: places before each lane's first token; empty: none in any. caches: as
+    in LeanForward.
     """
-    lanes, rows, width = x.shape[0], cos.shape[0], cos.shape[2]
-    rotated = heads + kv_heads
+    lanes, width = len(ids), cos_table.shape[1]
+    rotated, rows = heads + kv_heads, 1
+    mask: Optional[Tensor] = None  # noqa: UP045  TorchScript reads it
+    if len(padding) > 0:  # lanes of different length look at different places
+        before = torch.tensor(padding)
+        cos, sin = cos_table.index_select(0, begin - before), sin_table.index_select(0, begin - before)
+        mask = (torch.arange(begin + 1) >= before.unsqueeze(1)).view([lanes, 1, 1, begin + 1])
+        rows = lanes
+    else:
+        cos, sin = cos_table.narrow(0, begin, 1), sin_table.narrow(0, begin, 1)
     # Values go through the rotation with the rest, by an angle of 0, so that keys and values are written as one.
-    cos = torch.cat([cos.expand(rows, rotated, width), torch.ones(rows, kv_heads, width)], 1)
-    sin = torch.cat([sin.expand(rows, rotated, width), torch.zeros(rows, kv_heads, width)], 1)
+    wide = [rows, rotated, width]
+    cos = torch.cat([cos.float().unsqueeze(1).expand(wide), torch.ones(rows, kv_heads, width)], 1)
+    sin = torch.cat([sin.float().unsqueeze(1).expand(wide), torch.zeros(rows, kv_heads, width)], 1)
+    x = F.embedding(torch.tensor(ids), embedding).float()
     dtype = caches[0].dtype
     for i in range(len(norms)):
         qkv = product(kinds[4 * i], rms_norm(x, norms[i], eps), packed, tensors, places[4 * i], reduce_range)
@@ -99,7 +112,11 @@ def step(
         half = both.shape[1] // 2
         inner = F.silu(both.narrow(1, 0, half)) * both.narrow(1, half, half)
         x = x + product(kinds[4 * i + 3], inner, packed, tensors, places[4 * i + 3], reduce_range)
-    return rms_norm(x, last_norm, eps)
+    x = rms_norm(x, last_norm, eps)
+    parts: list[Tensor] = []
+    for i in range(4 * len(norms), len(places)):
+        parts.append(product(kinds[i], x, packed, tensors, places[i], reduce_range))
+    return torch.cat(parts, 1) if len(parts) > 1 else parts[0] if len(parts) == 1 else x
 
 
 @cache
@@ -114,27 +131,29 @@ def _scripted() -> Any:
         return None
 
 
-Step = Callable[[Tensor, Tensor, Tensor, Tensor | None, list[Tensor], int, int, int, float], Tensor]
+Step = Callable[[list[int], Tensor, Tensor, list[int], list[Tensor], int, int, int, float], Tensor]
 
 
-def scripted_step(layers: list[Any], last_norm: Tensor) -> Step | None:
-    """A function of (x, cos, sin, mask, caches, begin, heads, kv_heads, eps) for these packed layers of lean.py and
-    the norm behind them.
+def scripted_step(embedding: Tensor, layers: list[Any], last_norm: Tensor, head: Any = None) -> Step | None:
+    """A function of (ids, cos_table, sin_table, padding, caches, begin, heads, kv_heads, eps) for a model's embedding,
+    these packed layers of lean.py, the norm behind them and the head; see `step`.
 
     None where a product is of another kernel, was packed in parts or has a bias beside it, or nothing can be scripted.
     """
     products = [product for layer in layers for product in (layer.qkv, layer.out, layer.gate_up, layer.down)]
-    if any(getattr(each, "kernel", "") not in KINDS for each in products) or (script := _scripted()) is None:
+    every = [*products, head] if head is not None else products
+    if any(getattr(each, "kernel", "") not in KINDS for each in every) or (script := _scripted()) is None:
         return None
     kinds, places = [], []
     packed: list[Any] = []
     tensors: list[Tensor] = []
-    for each in products:
+    for each in every:
         parts = each.script_parts()
-        if parts is None:
+        if parts is None or (each is not head and len(parts[0]) > 1):
             return None
-        kinds.append(KINDS[each.kernel])
-        places.append(len(packed) if parts[0] else len(tensors) // 2)
+        for at in range(max(1, len(parts[0]))):
+            kinds.append(KINDS[each.kernel])
+            places.append(len(packed) + at if parts[0] else len(tensors) // 2)
         packed += parts[0]
         tensors += parts[1]
 
@@ -147,15 +166,12 @@ def scripted_step(layers: list[Any], last_norm: Tensor) -> Step | None:
     reduce_range = not torch.cpu._is_vnni_supported()
 
     def run(
-        x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, caches: list[Tensor],
+        ids: list[int], cos_table: Tensor, sin_table: Tensor, padding: list[int], caches: list[Tensor],
         begin: int, heads: int, kv_heads: int, eps: float,
     ) -> Tensor:  # fmt: skip
-        lanes, _, hidden = x.shape
-        y = script(
-            kinds, places, x.view(lanes, hidden), cos.view(-1, 1, cos.shape[-1]), sin.view(-1, 1, sin.shape[-1]), mask,
-            norms, q_norms, k_norms, mlp_norms, last, packed, tensors, reduce_range,
-            caches, begin, heads, kv_heads, eps,
+        return script(
+            kinds, places, embedding, norms, q_norms, k_norms, mlp_norms, last, packed, tensors, reduce_range,
+            ids, cos_table, sin_table, padding, caches, begin, heads, kv_heads, eps,
         )  # fmt: skip
-        return y.view(lanes, 1, hidden)
 
     return run
