@@ -156,9 +156,24 @@ def test_a_plot_that_was_empty_has_room_for_its_axes_as_soon_as_it_is_drawn(qtbo
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [190, 230, 420])
+def test_an_axis_has_its_unit_at_its_beginning_beside_all_numbers(qtbot, store, kind, width):
+    plot = shown(qtbot, kind, store)
+    write(store, make.tokens([" a"] * 96))
+    plot.resize(width, 200)
+    plot.grab()
+    assert plot.x_unit.text() == "tokens"
+    assert plot.x_unit.isVisible()
+    assert plot.x_unit.geometry().right() < plot.view.getViewBox().sceneBoundingRect().left()
+    assert plot.x_unit.fontMetrics().horizontalAdvance("tokens") <= plot.x_unit.width()
+    assert all(text.isdigit() for _, text in plot.view.getAxis("bottom")._tickLevels[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_plot_says_what_will_be_drawn_and_what_to_press(qtbot, store, kind):
     plot = shown(qtbot, kind, store)
     assert plot.empty.isVisible()
+    assert not plot.x_unit.isVisible()
     assert "ress Run" in plot.empty.text()
 
 

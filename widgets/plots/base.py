@@ -21,10 +21,13 @@ from widgets.format import count_text, number_text
 from widgets.panel import Panel
 from widgets.run import Run
 from widgets.run_store import RunStore
+from widgets.small import SmallLabel
 
 GROUND, LINE, THIN, DOTTED, DASHED = "■", "━", "─", "┈", "╌"  # marks of a legend
 # How long after news each plot draws. Different, so that no two draw in one turn of the event loop.
 TURNS_MS = itertools.cycle((35, 47, 59))
+TICK_OFFSET = 5  # pixels between an axis and its labels
+UNIT_GAP = 12  # between the unit and where the axis begins: half a label stands there
 VEIL = 0.72  # how much of what came later it hides
 LARGEST = 1e300  # beyond it pyqtgraph's own arithmetic overflows
 
@@ -193,6 +196,9 @@ class Plot(Panel):
         self.empty.setWordWrap(True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.empty.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.x_unit = SmallLabel(parent=self.graph)  # beside the axis's beginning: at its end it would be cut
+        self.x_unit.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
+        self.x_unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.selected_line = pg.InfiniteLine(angle=90, movable=False)
         self.hover_line = pg.InfiniteLine(angle=90, movable=False)
         # What came after the moment that the window is taken back to lies under a veil.
@@ -241,6 +247,7 @@ class Plot(Panel):
         """A sentence in place of the drawing: what will be drawn and what to press. "" for the drawing."""
         self.empty.setText(text)
         self.empty.setVisible(bool(text))
+        self.x_unit.setVisible(not text)
         if text:
             self.set_legend()
         for side in ("left", "bottom"):
@@ -255,7 +262,7 @@ class Plot(Panel):
                 limit.hide()
             self.selected_line.hide()
             self.hover_line.hide()
-        self._place_empty()
+        self._place_words()
 
     def set_legend(self, *entries: tuple[str, str, str]) -> None:
         """What the marks mean, in a row under the header: each a role, a mark, and words of our own."""
@@ -302,13 +309,8 @@ class Plot(Panel):
         self._set_ticks("left", list(zip(y_ticks, y_texts(y_ticks), strict=True)))
         across = max(2, self.graph.width() // (line * 6))
         x_ticks = [x_from + tick for tick in ticks(x_to - x_from, across, whole=True)]
-        x_texts = [count_text(round(tick)) for tick in x_ticks]
-        x_texts[-1] = f"{x_texts[-1]} {x_unit}".strip()
-        if x_ticks[-1] > x_from + 0.86 * (x_to - x_from):  # a label with its unit would be cut off at the edge
-            x_texts[-1] = x_texts[-1].removesuffix(x_unit).strip()
-            if len(x_texts) > 1:
-                x_texts[-2] = f"{x_texts[-2]} {x_unit}".strip()
-        self._set_ticks("bottom", list(zip(x_ticks, x_texts, strict=True)))
+        self._set_ticks("bottom", [(tick, count_text(round(tick))) for tick in x_ticks])
+        self.x_unit.setText(x_unit)
 
     def _set_ticks(self, side: str, found: list[tuple[float, str]]) -> None:
         if self._ticks.get(side) != found:
@@ -374,7 +376,7 @@ class Plot(Panel):
             axis.setTickFont(small)
             axis.setStyle(
                 tickLength=0,
-                tickTextOffset=5,
+                tickTextOffset=TICK_OFFSET,
                 autoExpandTextSpace=False,
                 autoReduceTextSpace=False,
                 hideOverlappingLabels=False,
@@ -385,6 +387,7 @@ class Plot(Panel):
         self.view.getAxis("bottom").setHeight(round(theme.base_px() * 1.5))
         for part in (*self.curves, *self.limits):
             part.restyle()
+        self._place_words()
         self._write_legend()
         veil = QColor(look.panel)
         veil.setAlphaF(VEIL)
@@ -395,7 +398,7 @@ class Plot(Panel):
     def eventFilter(self, watched, event: QEvent) -> bool:
         kind = event.type()
         if kind == QEvent.Type.Resize:
-            self._place_empty()
+            self._place_words()
             self.refresh()  # other ticks fit now
         elif kind == QEvent.Type.Leave:
             self.store.hover(None)
@@ -418,8 +421,11 @@ class Plot(Panel):
             return None
         return max(0, min(len(run.tokens) - 1, round(box.mapSceneToView(scene).x())))
 
-    def _place_empty(self) -> None:
+    def _place_words(self) -> None:
         self.empty.setGeometry(self.graph.rect().adjusted(12, 4, -12, -4))
+        below = round(self.view.getAxis("bottom").minimumHeight()) - TICK_OFFSET
+        beside = round(self.view.getAxis("left").minimumWidth()) - UNIT_GAP
+        self.x_unit.setGeometry(0, self.graph.height() - below, beside, below)
 
 
 class Limit:
