@@ -135,10 +135,9 @@ class StatusLine(QWidget):
 
     def _experiment(self) -> str:
         progress = self.store.experiment
-        if progress is None:
+        if progress is None or not progress.total:
             return self.tr("An experiment runs")
-        done, total = (progress.runs_done, progress.runs) if progress.runs else (progress.done, progress.total)
-        return self.tr("An experiment runs: {done} of {total}").format(done=done, total=total)
+        return self.tr("An experiment runs: {share}").format(share=percent_text(progress.done / progress.total, 0))
 
     def _figures(self) -> list[Figure]:
         found: list[Figure] = []

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayou
 
 from engine.events import ExperimentProgress
 from widgets import theme
-from widgets.format import count_text, duration_text, number_text
+from widgets.format import count_text, duration_text, number_text, percent_text
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
 
@@ -104,7 +104,10 @@ class ExperimentBar(QWidget):
         self.bar.setRange(0, STEPS)
         self.bar.setValue(progress.done * STEPS // progress.total)
         parts = [
-            self.tr("{done} of {all} runs").format(done=count_text(progress.runs_done), all=count_text(progress.runs))
+            self.tr("{share} done").format(share=percent_text(progress.done / progress.total, 0)),
+            self.tr("{done} of {all} runs ended").format(
+                done=count_text(progress.runs_done), all=count_text(progress.runs)
+            ),
         ]
         if progress.tokens_per_s:
             parts.append(self.tr("{rate} tok/s, all lanes together").format(rate=number_text(progress.tokens_per_s)))

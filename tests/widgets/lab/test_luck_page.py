@@ -16,6 +16,7 @@ from widgets.lab.luck_page import LuckPage
 from widgets.lab.luck_words import explanation, summary
 from widgets.lab.settings_list import Named, SettingsList, as_dicts, from_dicts
 from widgets.run_store import RunStore
+from widgets.status_line import StatusLine
 
 A, B = SamplingSettings(temperature=0.5), SamplingSettings(temperature=1.5, top_p=0.9)
 
@@ -54,6 +55,18 @@ def test_one_that_does_not_could_be_luck_and_the_seeds_are_estimated():
     assert str(ALIKE.figures[0].seeds_needed) in words
     assert summary(ALIKE) == "Nothing here is more than luck would do."
     assert "the same in every text" in explanation(ALIKE, ALIKE.figures[2])
+
+
+def test_bar_and_words_tell_the_same_from_the_first_token_on(page):
+    line = StatusLine(page.store)
+    page.store.set_activity("experiment")
+    page.begun(APART.question)
+    page.store.take(ev.ExperimentProgress(APART.question, 256, 1024, runs_done=0, runs=16))
+    page.refresh()
+    line.refresh()
+    assert page.bar.bar.value() * 4 == page.bar.bar.maximum()
+    assert page.bar.words.text() == "25% done · 0 of 16 runs ended"
+    assert line.state == "An experiment runs: 25%"
 
 
 def test_texts_that_happen_to_agree_within_each_setting_ask_for_more_seeds(page):

@@ -10,14 +10,13 @@ import pytest
 from engine import events as ev
 from engine.settings import SamplingSettings
 from tests.widgets.facts import facts
-from tests.widgets.test_foreign_tokens import THEIRS, USED, told
+from tests.widgets.test_foreign_tokens import TAKEN, THEIRS, USED, told
 from widgets.lab.blind_page import BlindPage
 from widgets.lab.experiment_wishes import RunLuck
 from widgets.lab.luck_page import LuckPage
 from widgets.lab.settings_list import Named, as_dicts, from_dicts
 
 PLAIN = SamplingSettings(temperature=1.5)
-TAKEN = SamplingSettings(temperature=0.5, logit_bias=((7, 3.0), (44, -1.0)), banned_sequences=((8, 9),))
 LEFT_OUT = "The banned and biased tokens are left out: they are those of theirs, and tiny is loaded."
 
 

@@ -201,7 +201,7 @@ def test_progress_fills_the_map_while_it_grows(page):
     page.refresh()
     assert page.map.data.values[0][0] == 0.5
     assert page.bar.cancel.isVisible()
-    for words in ("3 of 12 runs", "12.5 tok/s", "1 min 1 s left"):
+    for words in ("31% done", "3 of 12 runs ended", "12.5 tok/s", "1 min 1 s left"):
         assert words in page.bar.words.text()
     page.store.set_activity("idle")
     page.store.take(ev.Answered(question, sweep()))
