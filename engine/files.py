@@ -211,12 +211,14 @@ def refuse_other_kinds(name: str, head: bytes, size: int) -> None:
         raise CannotLoad("{name} is empty.", AGAIN, name=name)
     if head.startswith(b"version https://git-lfs"):
         expected = re.search(rb"size (\d+)", head)
+        part = "the weights" if name.endswith((".safetensors", ".bin", ".gguf")) else "the file"
         raise CannotLoad(
-            "{name} is only a pointer to the weights ({size} bytes), not the weights{expected}.",
+            "{name} is only a pointer to {part} ({size} bytes), not {part}{expected}.",
             "Fetch the real file: git lfs pull, or download it from the hub.",
             name=name,
+            part=part,
             size=size,
-            expected=f" themselves ({int(expected[1]):,} bytes)" if expected else "",
+            expected=f" ({int(expected[1]):,} bytes)" if expected else "",
         )
     if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")):
         raise CannotLoad(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.errors import PromptRefused, WorkbenchError
 from engine.events import EndToken, PromptPreview, PromptToken
 from engine.settings import Request
+from engine.text import encode
 from engine.words import WordForm, WordsQuestion, WordTokens
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt
     template refuses it.
     """
     began = time.perf_counter()
-    tokenizer = session.tokenizer
     asked = request.lane_prompt(lane)
     prompt, notes = _without_surrogates(asked.prompt)
     system = None if asked.system is None else _without_surrogates(asked.system)[0]
@@ -85,8 +85,9 @@ def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt
         )
     vocabulary = session.vocabulary
     tokens = tuple(PromptToken(i, vocabulary.label(i), i in vocabulary.special) for i in ids)
-    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return PreparedPrompt(ids, text, tokens, tuple(notes), (time.perf_counter() - began) * 1e3)
+    return PreparedPrompt(
+        ids, vocabulary.decode(ids, special=True), tokens, tuple(notes), (time.perf_counter() - began) * 1e3
+    )
 
 
 def continuation(session: Session, text: str) -> list[int]:
@@ -97,7 +98,7 @@ def continuation(session: Session, text: str) -> list[int]:
     vocabulary = session.vocabulary
 
     def ids_of(text: str) -> list[int]:
-        return list(session.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        return encode(session.tokenizer, text, add_special_tokens=False, split_special_tokens=True)
 
     text = _without_surrogates(text)[0]
     ids = ids_of(text)
@@ -159,10 +160,10 @@ def end_tokens(session: Session, raw: bool) -> tuple[EndToken, ...]:
 
 
 def _raw_ids(session: Session, prompt: str) -> list[int]:
-    ids = list(session.tokenizer(prompt, add_special_tokens=True)["input_ids"])
+    ids = encode(session.tokenizer, prompt, add_special_tokens=True)
     if not ids and isinstance(session.tokenizer.bos_token_id, int):
         return [session.tokenizer.bos_token_id]
-    return [int(i) for i in ids]
+    return ids
 
 
 def _raw_notes(session: Session, prompt: str) -> list[str]:
@@ -207,7 +208,7 @@ def _chat_ids(session: Session, prompt: str, system: str | None, markers_as_text
     if as_text:
         return _encode_in_parts(session, rendered, gap), notes
     # The template has put the special tokens in; adding them again would give a double BOS (PRM-1).
-    return list(session.tokenizer(rendered, add_special_tokens=False)["input_ids"]), notes
+    return encode(session.tokenizer, rendered, add_special_tokens=False), notes
 
 
 def _messages(prompt: str, system: str | None) -> list[dict[str, str]]:
@@ -259,7 +260,7 @@ def _encode_in_parts(session: Session, rendered: str, gap: str) -> list[int]:
                 part = part.replace(marker[0] + gap + marker[1:], marker)
             # What is left are added tokens that are not special ("<think>"): the library would still see them.
             for text in part.split(gap):
-                ids += tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+                ids += encode(tokenizer, text, add_special_tokens=False, split_special_tokens=True)
     return ids
 
 

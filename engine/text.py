@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from engine.errors import PromptRefused
+
 # Bytes that can be part of no character come out of the decoder as these (PEP 383), one for each byte.
 _BROKEN = re.compile("[\udc80-\udcff]+")
 _BROKEN_CHARACTERS = "".join(map(chr, range(0xDC80, 0xDD00)))
@@ -38,6 +40,7 @@ class _Rules:
     space: str = ""  # the character that stands for a space
     byte_tokens: bool = False  # <0xE4> stands for a byte
     strip_first: int = 0  # spaces removed at the very beginning
+    bare_first: bool = False  # the first token loses all its signs for a space
 
 
 def _rules(decoder: dict[str, Any] | None) -> _Rules:
@@ -45,21 +48,22 @@ def _rules(decoder: dict[str, Any] | None) -> _Rules:
     kinds = [step.get("type") for step in steps]
     if kinds == ["ByteLevel"]:
         return _Rules("byte_level")
+    if kinds == ["Metaspace"]:
+        first = steps[0].get("prepend_scheme", "always") != "never"
+        return _Rules("pieces", steps[0].get("replacement", "▁"), bare_first=first)
     space, byte_tokens, strip = "", False, 0
-    for step in steps:
+    for before, step in zip([None, *kinds], steps, strict=False):
         match step.get("type"):
-            case "Replace" if step.get("content") == " ":
+            case "Replace" if step.get("content") == " " and not space:
                 pattern = step.get("pattern", {})
                 space = pattern.get("String", "") if isinstance(pattern, dict) else ""
             case "ByteFallback":
                 byte_tokens = True
             case "Fuse":
                 pass
-            case "Strip" if step.get("content") == " ":
+            # Behind Fuse it is the text that loses spaces, elsewhere each token.
+            case "Strip" if step.get("content") == " " and before == "Fuse" and not step.get("stop"):
                 strip = int(step.get("start", 0))
-            case "Metaspace":
-                space = step.get("replacement", "▁")
-                strip = 0 if step.get("prepend_scheme", "always") == "never" else 1
             case _:
                 return _Rules("other")
     return _Rules("pieces", space, byte_tokens, strip) if space else _Rules("other")
@@ -109,9 +113,15 @@ class Vocabulary:
             return _utf8(token.replace(self.rules.space, " "))
         return _utf8(self.decode([token_id]))
 
-    def decode(self, ids: list[int]) -> str:
-        """The library's own decode, with the clean-up of spaces off (TXT-5, TXT-22)."""
-        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    def decode(self, ids: list[int], special: bool = False) -> str:
+        """The library's own decode, with the clean-up of spaces off (TXT-5, TXT-22); where that breaks, the tokens'
+        names. special: special tokens are written out."""
+        try:
+            return self.tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+        except BaseException as error:
+            if not is_breakdown(error):
+                raise
+        return "".join(self.token_string(i) or "" for i in ids if special or i not in self.special)
 
     def label(self, token_id: int) -> str:
         """How a token is shown by itself. Never the same for two bars: half characters are shown by their bytes
@@ -135,6 +145,26 @@ class Vocabulary:
         return text or token or f"<id {token_id}>"
 
 
+def is_breakdown(error: BaseException) -> bool:
+    """Whether a tokenizer's library failed. The panics of its inner half are no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def encode(tokenizer: Any, text: str, **options: Any) -> list[int]:
+    """The ids of a text. Raises PromptRefused where the library breaks: a damaged tokenizer is good for some texts."""
+    try:
+        return [int(i) for i in tokenizer(text, **options)["input_ids"]]
+    except BaseException as error:
+        if not is_breakdown(error):
+            raise
+        said = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
+    raise PromptRefused(
+        "This model's tokenizer cannot cut the text into tokens: {said}.",
+        "Download tokenizer.json of this model again.",
+        said=said,
+    )
+
+
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace" if _has_surrogate(text) else "strict")
 
@@ -156,8 +186,10 @@ class TokenText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._broken = ""  # broken bytes at the end: they wait for the character that proves them
         self._to_strip = vocabulary.rules.strip_first
+        self._to_bare = vocabulary.rules.bare_first
         self._window: list[int] = []  # for tokenizers that are neither bytes nor pieces
         self._shown = ""
+        self._held = 0  # how many at the window's end wait to be shown
 
     def add(self, token_id: int) -> str:
         """Text that became certain with this token; empty for special tokens and half characters."""
@@ -168,6 +200,8 @@ class TokenText:
             return self._released(final=True) + f"<id {token_id}>"
         if self.vocabulary.rules.kind == "other":
             return self._add_by_decoding(token_id)
+        if self._to_bare:
+            token, self._to_bare = token.replace(self.vocabulary.rules.space, ""), False
         return self._released(self.vocabulary._bytes(token_id, token))
 
     def finish(self) -> str:
@@ -196,18 +230,25 @@ class TokenText:
     def _add_by_decoding(self, token_id: int) -> str:
         """For decoders we have no rules for: the growth of the library's decode of a window, held while it ends in
         U+FFFD (as text-generation-inference and vLLM do), and never more than four tokens long (TXT-23)."""
+        decode = self.vocabulary.decode
         self._window.append(token_id)
-        decoded = self.vocabulary.decode(self._window)
-        held = decoded.endswith("\ufffd") and len(self._window) < 5 and not self._is_replacement(token_id)
-        if held or not decoded.startswith(self._shown):
-            if not held:  # the decoder took something back: what was shown stays (promise of DESIGN), go on from here
-                self._window, self._shown = [token_id], self.vocabulary.decode([token_id])
+        decoded = decode(self._window)
+        self._held += 1
+        if decoded.endswith("\ufffd") and self._held < 5 and not self._is_replacement(token_id):
             return ""
-        new, self._shown = decoded[len(self._shown) :], decoded
+        if not decoded.startswith(self._shown):
+            # The decoder took something back: what was shown stays (promise of DESIGN), and what waited goes on from
+            # the last that was shown, or stands by itself.
+            self._window = self._window[-self._held - 1 :]
+            self._shown, decoded = decode(self._window[: -self._held]), decode(self._window)
+            if not decoded.startswith(self._shown):
+                self._window, self._shown = self._window[-self._held :], ""
+                decoded = decode(self._window)
+        new, self._shown, self._held = decoded[len(self._shown) :], decoded, 0
         if len(self._window) > 32 and not decoded.endswith("\ufffd"):
             # Keep a little context, since decoders join pieces by their neighbours.
             self._window = self._window[-8:]
-            self._shown = self.vocabulary.decode(self._window)
+            self._shown = decode(self._window)
         return new
 
     def _is_replacement(self, token_id: int) -> bool:

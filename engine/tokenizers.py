@@ -7,7 +7,9 @@ from typing import Any
 
 from engine.blueprint import Blueprint, end_sources
 from engine.errors import CannotLoad
+from engine.files import refuse_other_kinds, size_and_head
 from engine.skeleton import first_line
+from engine.text import is_breakdown
 from engine.trust import code_needed, names_code
 
 FILES = (
@@ -37,7 +39,9 @@ def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
         tokenizer = AutoTokenizer.from_pretrained(
             str(located.folder), local_files_only=True, trust_remote_code=blueprint.trust_remote_code, **options
         )
-    except Exception as error:  # each tokenizer class fails in its own way
+    except BaseException as error:  # each tokenizer class fails in its own way
+        if not is_breakdown(error):
+            raise
         reason = first_line(error)
     else:
         return tokenizer, _compared(tokenizer, blueprint)
@@ -45,6 +49,10 @@ def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
         raise code_needed(located.folder)
     if not located.gguf and not any((located.folder / name).is_file() for name in FILES[:-1]):
         raise _missing(located.folder)  # only the settings of a tokenizer are there
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if not located.gguf and (located.folder / name).is_file():
+            size, head = size_and_head(located.folder / name)
+            refuse_other_kinds(name, head, size)
     raise CannotLoad("The tokenizer cannot be read: {reason}.", "Download tokenizer.json again.", reason=reason)
 
 
@@ -167,7 +175,9 @@ def _back(tokenizer: Any, text: str) -> str:
     try:
         ids = tokenizer.encode(text, add_special_tokens=False)
         return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
-    except Exception as error:  # each tokenizer class fails in its own way
+    except BaseException as error:  # each tokenizer class fails in its own way
+        if not is_breakdown(error):
+            raise
         return first_line(error)
 
 

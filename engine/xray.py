@@ -23,6 +23,7 @@ from engine.errors import Cancelled, PromptRefused, RunFailed
 from engine.events import Event, LoadProgress, RunEnd, TokenEvent, Xray, XrayProgress, XraySide, XrayToken
 from engine.readings import give_memory_back
 from engine.settings import LoadPlan, Request, SamplingSettings, XrayQuestion
+from engine.text import encode
 
 if TYPE_CHECKING:
     import torch
@@ -178,7 +179,7 @@ def _read(session: Session, text: str, stage: _Stage, control: Control) -> _Read
 def _ids(session: Session, text: str) -> tuple[list[int], tuple[str, ...]]:
     """The text's tokens, with the model's own beginning where it has one, cut to what can be compared."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text
-    ids = [int(i) for i in session.tokenizer(text, add_special_tokens=True)["input_ids"]]
+    ids = encode(session.tokenizer, text, add_special_tokens=True)
     vocab, context = session.facts.vocab_size, session.facts.context_tokens
     if ids and max(ids) >= vocab:
         raise PromptRefused(

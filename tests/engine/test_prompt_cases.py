@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -254,6 +255,27 @@ def test_a_limit_of_ten_to_the_thirty_is_no_limit() -> None:
     session = session_of(byte_tokenizer())
     assert session.tokenizer.model_max_length >= 10**30
     assert len(prepare(session, raw("a" * 10_000)).ids) == 10_000
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+@pytest.mark.parametrize("damage", ["no unknown token", "a mark that is not there"])
+def test_a_tokenizer_that_cannot_cut_a_text_is_one_sentence(damage: str, is_raw: bool) -> None:
+    broken = Tokenizer(models.WordLevel({"hi": 0}, unk_token="<unk>"))
+    if damage != "no unknown token":  # its library panics, which is no Exception
+        broken = byte_tokenizer().backend_tokenizer
+        single = [{"SpecialToken": {"id": "zz", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+        post = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
+        broken = Tokenizer.from_str(json.dumps(json.loads(broken.to_str()) | {"post_processor": post}))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=broken)
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    session = session_of(tokenizer)
+    if damage != "no unknown token" and not is_raw:  # a chat adds no marks
+        assert prepare(session, chat("Hello there")).ids
+        return
+    with pytest.raises(PromptRefused) as refused:
+        prepare(session, Request(1, "Hello there", raw=is_raw))
+    assert refused.value.what.startswith("This model's tokenizer cannot cut the text into tokens: ")
+    assert preview(session, "Hello there", None, is_raw).problem
 
 
 def test_ids_beyond_the_model_are_refused_before_an_index_error() -> None:

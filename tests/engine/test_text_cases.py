@@ -93,6 +93,39 @@ def test_without_broken_bytes_the_text_is_the_library_decode(fallback, data) -> 
     assert growth(fallback, ids)[1] == fallback.decode(ids)
 
 
+@settings(max_examples=100)
+@given(st.data(), st.sampled_from(["always", "first", "never"]))
+def test_signs_for_spaces_in_the_first_token_grow_into_the_library_decode(data, scheme) -> None:
+    """SentencePiece's decoder takes every such sign out of the first token, and out of no other."""
+    pieces = ["▁", "▁▁", "▁▁a", "a▁b", "b▁", " c", "x"]
+    raw = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, []))
+    raw.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    vocabulary = wrapped(raw)
+    ids = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=6))
+    assert growth(vocabulary, ids)[1] == vocabulary.decode(ids)
+
+
+UNUSUAL = {
+    "strips each token": [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Strip(" ", 1, 0)],
+    "strips before it replaces": [decoders.Strip(" ", 1, 0), decoders.Replace("▁", " "), decoders.ByteFallback()],
+    "two signs": [decoders.Replace("▁", " "), decoders.Replace("量", " "), decoders.ByteFallback(), decoders.Fuse()],
+    "bytes before spaces": [decoders.ByteFallback(), decoders.Metaspace()],
+}
+
+
+@settings(max_examples=100)
+@given(st.data(), st.sampled_from(sorted(UNUSUAL)))
+def test_unusual_decoders_grow_into_the_library_decode_and_lose_nothing_to_a_broken_byte(data, name) -> None:
+    raw = Tokenizer(models.BPE({piece: i for i, piece in enumerate(PIECES)}, [], byte_fallback=True))
+    raw.decoder = decoders.Sequence(UNUSUAL[name])
+    vocabulary = wrapped(raw)
+    ids = by_pieces(*data.draw(st.lists(st.sampled_from([p for p in PIECES if "<" not in p]), max_size=6)))
+    assert growth(vocabulary, ids)[1] == vocabulary.decode(ids)
+    after, end = growth(vocabulary, by_pieces("a", "<0xE9>", "<0x87>", "<0x8F>", "<0xE9>", "!", "a"))
+    assert after == ["a", "a", "a", "a量", "a量", "a量\ufffd!", "a量\ufffd!a"]
+    assert end == after[-1]
+
+
 def test_added_tokens_hold_spaces_like_all_others() -> None:
     """Gemma's vocabulary has runs of spaces as added tokens that are not special."""
     raw = Tokenizer(models.BPE(vocab={"a": 0, "▁b": 1}, merges=[], byte_fallback=True))

@@ -120,3 +120,40 @@ def test_the_default_models_tokenizer_gives_everything_back(default_session):
     told = " ".join(default_session.facts.notes)
     assert "give back" not in told
     assert "Special tokens differ" not in told
+
+
+def damaged(folder: Path, **parts) -> Path:
+    """The folder with these parts of its tokenizer.json replaced."""
+    told = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    (folder / "tokenizer.json").write_text(json.dumps(told | parts), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("table", ["AQ==", "BAAAAGFiY2Q="], ids=["unreadable", "read and then wrong"])
+def test_a_tokenizer_that_makes_its_library_panic_is_refused_or_told(tmp_path, table):
+    """Such a panic is no Exception and would end the process."""
+    normaliser = {"type": "Precompiled", "precompiled_charsmap": table}
+    folder = damaged(tiny_folder(tmp_path / "panic"), normalizer=normaliser)
+    if table == "AQ==":
+        with pytest.raises(CannotLoad, match="The tokenizer cannot be read: "):
+            notes_of(folder)
+    else:
+        assert any("does not give back English" in note for note in notes_of(folder))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 1234567\n", "only a pointer to the file ("),
+        ("<!DOCTYPE html><html></html>", "a web page"),
+        ("", "is empty"),
+    ],
+    ids=["pointer", "page", "empty"],
+)
+def test_a_tokenizer_file_that_is_something_else_is_named(tmp_path, content, words):
+    folder = tiny_folder(tmp_path / "other")
+    (folder / "tokenizer.json").write_text(content, "utf-8")
+    with pytest.raises(CannotLoad) as refused:
+        load(LoadPlan(str(folder)), lambda event: None, Control())
+    assert "tokenizer.json" in refused.value.what
+    assert words in refused.value.what
