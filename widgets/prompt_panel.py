@@ -241,11 +241,11 @@ class PromptPanel(Panel):
         if preview.problem and not count:
             text = ""
         elif count == 1:
-            text = self.tr("1 token, raw") if self.raw() else self.tr("1 token with the chat template")
+            text = self.tr("1 token, raw") if self.raw() else self.tr("1 token, chat template")
         elif self.raw():
             text = self.tr("{count} tokens, raw").format(count=count_text(count))
         else:
-            text = self.tr("{count} tokens with the chat template").format(count=count_text(count))
+            text = self.tr("{count} tokens, chat template").format(count=count_text(count))
         self.count_label.setText(text)
         self.count_label.setToolTip(self.tr("Measured by the model's own tokenizer."))
         notes = list(preview.notes)

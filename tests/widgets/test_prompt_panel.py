@@ -80,10 +80,21 @@ def test_the_preview_counts_tokens_and_shows_special_ones(qtbot, store, panel):
     store.frame.emit()
     tokens = (ev.PromptToken(1, "<|im_start|>", True), ev.PromptToken(4093, "user", False))
     panel.set_preview(ev.PromptPreview("<|im_start|>user", tokens, ("A note.",)))
-    assert panel.count_label.text() == "2 tokens with the chat template"
+    assert panel.count_label.text() == "2 tokens, chat template"
     panel.show_button.click()
     assert panel.tokens.toPlainText() == "<|im_start|>user"
     assert panel.notes_label.text() == "A note."
+
+
+def test_the_count_is_read_whole_in_the_smallest_window(qtbot, store, panel):
+    store.take(ev.Loaded(facts()))
+    store.frame.emit()
+    panel.set_preview(ev.PromptPreview("", (ev.PromptToken(7, "a", False),) * 12_345))
+    panel.resize(260, 150)  # as at a window 1024 wide
+    panel.show()
+    qtbot.waitUntil(lambda: 0 < panel.show_button.geometry().right() < panel.width())
+    assert panel.count_label.text() == "12,345 tokens, chat template"
+    assert panel.count_label.sizeHint().width() <= panel.count_label.width()
 
 
 def test_a_problem_is_said(panel):
