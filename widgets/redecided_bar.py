@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from engine.events import ELSEWHERE, FILTERS, OPEN, Redecided, TokenEvent
 from widgets.candidate_rows import cut_word
 from widgets.format import count_text, number_text, token_label
 from widgets.panel import PlainLabel
+
+SHORT = 2  # lines
 
 
 class RedecidedBar(QFrame):
@@ -37,13 +40,28 @@ class RedecidedBar(QFrame):
             self.tr("Write on from that word with these settings and the same draws; this text stays (Ctrl+Shift+E)")
         )
         self.go_on.clicked.connect(self.go_on_requested)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self.label, 1)
-        row.addWidget(self.go_on)
-        row.addWidget(self.button)
+        self.acts = QHBoxLayout()
+        self.acts.setSpacing(8)
+        self.acts.addWidget(self.go_on)
+        self.acts.addWidget(self.button)
+        self.row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self.row.setContentsMargins(0, 0, 0, 0)
+        self.row.setSpacing(6)
+        self.row.addWidget(self.label, 1)
+        self.row.addLayout(self.acts)
+        self.row.setAlignment(self.acts, Qt.AlignmentFlag.AlignLeft)
         self.hide()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """The buttons stand beside a sentence that is short there, else below it."""
+        beside = self.width() - self.acts.sizeHint().width() - self.row.spacing()
+        short = self.label.heightForWidth(max(1, beside)) <= SHORT * self.label.fontMetrics().lineSpacing()
+        directions = QBoxLayout.Direction
+        self.row.setDirection(directions.LeftToRight if short else directions.TopToBottom)
 
     def show_redecided(self, found: Redecided | None, tokens: list[TokenEvent]) -> None:
         if found is None:
@@ -53,6 +71,7 @@ class RedecidedBar(QFrame):
         self.label.setText(text)
         self.setAccessibleName(text)
         self.go_on.setVisible(found.first is not None or found.open_at is not None)
+        self._arrange()
         self.show()
 
 
@@ -73,14 +92,14 @@ def summary(found: Redecided, tokens: list[TokenEvent]) -> str:
             parts.append(translate("Redecided", "Undecided from word {at} on.").format(at=at))
         else:
             parts.append(
-                translate("Redecided", "The text would go elsewhere by word {last}, not before "
-                          "word {at}, which is undecided.").format(at=at, last=count_text(first + 1))
+                translate("Redecided", "It would go elsewhere by word {last}, not before word "
+                          "{at}, which is undecided.").format(at=at, last=count_text(first + 1))
             )  # fmt: skip
     elif first is None:
         parts.append(translate("Redecided", "The same text would be written with these settings."))
     else:
         parts.append(
-            translate("Redecided", "The text would go elsewhere at word {at}: {why}.").format(
+            translate("Redecided", "It would go elsewhere at word {at}: {why}.").format(
                 at=count_text(first + 1), why=why(found, tokens, first)
             )
         )

@@ -49,6 +49,19 @@ def test_a_cut_word_is_named_with_what_cuts_it(view) -> None:
     assert view.redecided_bar.accessibleName() == text
 
 
+def test_the_sentence_has_the_whole_width_of_a_small_window_and_nothing_of_it_is_cut(qtbot, view) -> None:
+    _, view, events = view
+    view.show_redecided(found_for(events, top_p=0.3))
+    bar = view.redecided_bar
+    view.resize(404, 192)  # as in a window of 1024 x 700
+    qtbot.waitUntil(lambda: bar.go_on.y() > bar.label.geometry().bottom())
+    assert bar.label.width() == bar.width()
+    qtbot.waitUntil(lambda: bar.label.height() >= bar.label.heightForWidth(bar.label.width()))
+    assert bar.label.height() <= 3 * bar.label.fontMetrics().lineSpacing()
+    view.resize(1400, 400)
+    qtbot.waitUntil(lambda: bar.go_on.x() > bar.label.geometry().right())
+
+
 def test_as_it_was_written_leaves_no_mark(view) -> None:
     _, view, events = view
     before = view.canvas.viewport().grab().toImage()
