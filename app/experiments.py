@@ -117,8 +117,7 @@ class Experiments(QObject):
             values = getattr(self.window.preferences, FORMS[str(name)])
             page.restore(values)
             if name == "blind" and not values and len(lanes := self._lanes()) >= 2:
-                names = self.window.lanes.token_names
-                page.setup.list.restore([Named(lane.settings, lane.name, names(lane)) for lane in lanes])
+                page.setup.list.restore([Named(lane.settings, lane.name, lane.tokens) for lane in lanes])
             if name == "blind" and (kept := self.blind.newest()) is not None and not kept.finished:
                 page.restore_test(kept)
         if name == "sweep":
@@ -222,11 +221,11 @@ class Experiments(QObject):
 
     def sources(self) -> list[Named]:
         """Settings that are at hand: the sliders', and the lanes'."""
-        panel, names = self.window.sampling_panel, self.window.lanes.token_names
+        panel = self.window.sampling_panel
         found = [Named(panel.settings(), self.tr("the sliders"), panel.token_names())]
         for lane in self._lanes():
             name = f"{lane.letter} {lane.name}".strip()
-            found.append(Named(lane.settings, self.tr("lane {name}").format(name=name), names(lane)))
+            found.append(Named(lane.settings, self.tr("lane {name}").format(name=name), lane.tokens))
         return found
 
     def _lanes(self) -> tuple[Lane, ...]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
 from app.laboratory import TEXT
-from app.redecisions import names_in
 from engine.errors import SettingsRefused
-from engine.events import EngineError, PromptPreview, TokenNames
+from engine.events import EngineError, PromptPreview
 from engine.settings import LanePrompt, Request
-from widgets.lab.lane_set import Lane, LaneSet
+from widgets.lab.lane_set import LaneSet
 from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ class Lanes(QObject):
         self.window = window
         self._shown: LanesPage | None = None
         self._tokens: int | None = None  # of the window's prompt, as previewed last
-        # Name and vocabulary size of the model whose tokens lanes without a run name, as far as that is known.
-        self._model: tuple[str, int] | None = None
         laboratory = window.laboratory
         laboratory.route(RunLanes, self.run)
         laboratory.route(ChangeLane, self.change)
@@ -66,21 +62,15 @@ class Lanes(QObject):
         assert self._shown is not None
         page, panel = self._shown, self.window.sampling_panel
         try:
-            values = self.window.preferences.lanes
-            page.restore(LaneSet.from_dict(values))
-            self._model = _model_of(values)
+            page.restore(LaneSet.from_dict(self.window.preferences.lanes))
         except SettingsRefused:
             names = tuple(lane.name for lane in page.lanes.lanes)
-            page.restore(first_lanes(panel.settings(), names, panel.max_new_tokens()))  # type: ignore[arg-type]
-            self._know_model()
-
-    def _know_model(self) -> None:
-        if (facts := self.window.store.facts) is not None:
-            self._model = facts.name, facts.vocab_size
+            lanes = first_lanes(panel.settings(), names, panel.max_new_tokens(), panel.token_names())  # type: ignore[arg-type]
+            page.restore(lanes)
 
     def remember(self) -> None:
         if self._shown is not None:
-            self.window.preferences.lanes = self._shown.lanes.as_dict() | {"model": self._model}
+            self.window.preferences.lanes = self._shown.lanes.as_dict()
 
     # ---------------------------------------------------------------- running
 
@@ -102,42 +92,6 @@ class Lanes(QObject):
             markers_as_text=panel.markers_as_text(),
         )
 
-    def token_names(self, lane: Lane) -> TokenNames | None:
-        """Whose tokens its settings name, as far as that is known: of the model that wrote its run, or of the last."""
-        if not lane.settings.names_tokens:
-            return None
-        run = self._shown.run_of(lane.key) if self._shown is not None else None
-        if run is not None and run.facts is not None:
-            return names_in(run, lane.settings)
-        model = self._model if self._shown is not None else _model_of(self.window.preferences.lanes)
-        return None if model is None else TokenNames(*model)
-
-    def _foreign(self, lanes: LaneSet) -> tuple[list[Lane], str, bool]:
-        """Lanes whose banned or biased tokens are those of another model than the loaded one, its name, and whether
-        both have a vocabulary of one size, as relatives do: then the numbers may mean the same."""
-        facts, found, name, alike = self.window.store.facts, [], "", True
-        assert facts is not None
-        for lane in lanes.lanes:
-            names = self.token_names(lane)
-            model = (names.model, names.vocab_size) if names is not None else None
-            if lane.settings.names_tokens and model is not None and model[0] != facts.name:
-                found.append(lane)
-                name, alike = model[0], alike and model[1] == facts.vocab_size
-        return found, name, alike
-
-    @Slot()
-    def take_tokens_out(self) -> None:
-        """Takes what is banned or biased out of lanes where it is meant for another model; a step of their undo."""
-        page = self._shown
-        if page is None or self.window.store.facts is None:
-            return
-        lanes = page.lanes
-        for lane in self._foreign(lanes)[0]:
-            bare = replace(lane.settings, logit_bias=(), banned=(), banned_sequences=())
-            lanes = lanes.with_lane(replace(lane, settings=bare))
-        page.take(lanes)
-        self.window.banner.dismiss()
-
     def run(self, wish: RunLanes) -> None:
         window = self.window
         if window.engine.busy == "run":
@@ -146,14 +100,6 @@ class Lanes(QObject):
             return
         if not window.running.may_run():
             return
-        foreign, model, alike = self._foreign(wish.lanes)
-        letters = ", ".join(wish.lanes.letter(lane.key) for lane in foreign)
-        if foreign and not alike:
-            said = self.tr("Lane {letters}: the banned or boosted tokens are those of {model}, and other words here.")
-            window.banner.show_note(
-                said.format(letters=letters, model=model), self.tr("Take them out"), self.take_tokens_out
-            )
-            return
         try:
             request = self.request(wish.lanes)
         except SettingsRefused as error:
@@ -161,13 +107,8 @@ class Lanes(QObject):
             return
         window.prompt_panel.remember()
         if window.running.launch(request, wish.one_token):
-            run_id = window.engine.runs
             assert self._shown is not None
-            self._shown.began(run_id)
-            self._know_model()
-            if foreign:
-                said = self.tr("Lane {letters}: the tokens that are banned or boosted were chosen with {model}.")
-                window.banner.show_note(said.format(letters=letters, model=model))
+            self._shown.began(window.engine.runs)
 
     def change(self, wish: ChangeLane) -> None:
         """From the lane's next token on (SAM-10)."""
@@ -205,11 +146,3 @@ class Lanes(QObject):
     def size_changed(self) -> None:
         if self._shown is not None:
             self._shown.set_text_size(self.window.text_view.size_step())
-
-
-def _model_of(values: dict[str, Any]) -> tuple[str, int] | None:
-    """Whose tokens the lanes in the preferences name, None where that is not known."""
-    match values.get("model"):
-        case [str(name), int(size)]:
-            return name, size
-    return None

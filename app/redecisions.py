@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
-from engine.events import TokenNames
+from widgets.foreign_tokens import names_in
 
 if TYPE_CHECKING:
     from app.main_window import MainWindow
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from widgets.run import Run
 
 FRAME_MS = 16
-
-
-def names_in(run: Run, settings: SamplingSettings) -> TokenNames | None:
-    """Whose tokens these settings of a run name, and what they are called as far as the run tells."""
-    if run.facts is None or not settings.names_tokens:
-        return None
-    wanted, found = settings.token_ids, dict[int, str]()
-    for token in run.tokens:
-        found.update((each.token_id, each.text) for each in token.candidates if each.token_id in wanted)
-        if len(found) == len(wanted):
-            break
-    return TokenNames(run.facts.name, run.facts.vocab_size, tuple(sorted(found.items())))
 
 
 def _wrote_all(run: Run, settings: SamplingSettings) -> bool:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QCoreApplication
 from engine.events import SessionFacts, TokenNames, WordsQuestion, WordTokens
 from engine.settings import SamplingSettings
 from widgets.format import count_text, token_label
+from widgets.run import Run
 
 MOST_ASKED = 400  # texts that are looked for
 MOST_SAID = 4
@@ -27,6 +28,19 @@ def are_foreign(settings: SamplingSettings, names: TokenNames | None, facts: Ses
     if names is None or facts is None or not settings.names_tokens:
         return False
     return not names.are_of(facts.name, facts.vocab_size)
+
+
+def names_in(run: Run, settings: SamplingSettings) -> TokenNames | None:
+    """Whose tokens these settings of a run name, and what they are called as far as the run tells."""
+    if run.facts is None or not settings.names_tokens:
+        return None
+    wanted, found = settings.token_ids, dict[int, str]()
+    for token in run.tokens:
+        listed = zip(token.candidate_ids, token.candidate_texts, strict=True)
+        found.update((token_id, text) for token_id, text in listed if token_id in wanted)
+        if len(found) == len(wanted):
+            break
+    return TokenNames(run.facts.name, run.facts.vocab_size, tuple(sorted(found.items())))
 
 
 def question_of(settings: SamplingSettings, names: TokenNames) -> WordsQuestion:
@@ -152,7 +166,7 @@ def meant(
             settings,
             tr(
                 "An older version kept the banned and biased tokens and not whose they are: they are taken as those of "
-                "{loaded}. Where they are not, take over other settings (⋯)."
+                "{loaded}. Where they are not, take other settings."
             ).format(loaded=facts.name),
         )
     if not are_foreign(settings, names, facts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from PySide6.QtCore import Qt
 
@@ -28,6 +30,19 @@ def no_test_leaves_the_process(monkeypatch):
 def folder(tmp_path_factory):
     """A model whose context is long enough for a long prompt."""
     return tiny_folder(tmp_path_factory.mktemp("tiny") / "tiny-llama", seed=3, max_position_embeddings=65536)
+
+
+@pytest.fixture(scope="session")
+def shifted(tmp_path_factory):
+    """A model of another name whose tokenizer has every byte under another number, and no capital letters alone."""
+    folder = tiny_folder(tmp_path_factory.mktemp("shifted") / "tiny-shifted", seed=5)
+    file = folder / "tokenizer.json"
+    made = json.loads(file.read_text("utf-8"))
+    vocabulary = made["model"]["vocab"]
+    bytes_only = [token for token, token_id in sorted(vocabulary.items(), key=lambda pair: pair[1])]
+    made["model"]["vocab"] = {token: vocabulary[bytes_only[at - 1]] for at, token in enumerate(bytes_only)}
+    file.write_text(json.dumps(made), "utf-8")
+    return folder
 
 
 @pytest.fixture

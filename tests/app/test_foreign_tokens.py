@@ -13,22 +13,8 @@ from app.preferences import Preferences
 from app.remembering import remember
 from engine.presets import read_presets
 from engine.settings import SamplingSettings
-from tests.tiny_models import tiny_folder
 
 SETTINGS = {"temperature": 0.9, "seed": 5}
-
-
-@pytest.fixture(scope="session")
-def shifted(tmp_path_factory):
-    """A model of another name whose tokenizer has every byte under another number, and no capital letters alone."""
-    folder = tiny_folder(tmp_path_factory.mktemp("shifted") / "tiny-shifted", seed=5)
-    file = folder / "tokenizer.json"
-    made = json.loads(file.read_text("utf-8"))
-    vocabulary = made["model"]["vocab"]
-    bytes_only = [token for token, token_id in sorted(vocabulary.items(), key=lambda pair: pair[1])]
-    made["model"]["vocab"] = {token: vocabulary[bytes_only[at - 1]] for at, token in enumerate(bytes_only)}
-    file.write_text(json.dumps(made), "utf-8")
-    return folder
 
 
 def typed(window, until, word):
@@ -143,7 +129,8 @@ def test_settings_copied_onto_a_page_remember_whose_tokens_they_name(loaded, mak
 
 def test_a_blind_test_that_begins_with_the_lanes_knows_whose_tokens_those_name(loaded, make_window, until, shifted):
     lanes = [{"name": "", "settings": {"banned": [70], "seed": n}, "prompt": None, "system": None} for n in (1, 2)]
-    kept = {"lanes": lanes, "reference": 0, "lockstep": True, "max_new_tokens": 8, "model": ["tiny-llama", 1]}
+    lanes = [lane | {"tokens": {"model": "tiny-llama", "vocab_size": 1}} for lane in lanes]
+    kept = {"lanes": lanes, "reference": 0, "lockstep": True, "max_new_tokens": 8}
     other = with_other(make_window, until, shifted, lanes=kept)
     other.laboratory.show("blind")
     cards = other.laboratory.page("blind").setup.list

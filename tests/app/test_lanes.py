@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from app.laboratory import TEXT
-from engine.events import RunStart, SettingsChanged, TokenEvent
+from engine.events import RunStart, SettingsChanged, TokenEvent, TokenNames
 from engine.figures import lane_letter
 from engine.replay import read_replay
-from engine.settings import LanePrompt, LoadPlan, SamplingSettings
+from engine.settings import LanePrompt, LoadPlan, Preset, SamplingSettings
 from tests.app.test_window import Listener, over
-from tests.tiny_models import tiny_folder
 from widgets.lab.lane_set import Lane, LaneSet
 from widgets.lab.vary_dialog import Variation
 
@@ -230,75 +229,84 @@ def test_another_page_another_model_and_the_end_in_the_middle_of_it(loaded, unti
     window.close()
 
 
-def other_model(window, tmp_path, until, **changes):
-    window.load(LoadPlan(str(tiny_folder(tmp_path / "another", seed=4, **changes))))
-    until(lambda: window.store.facts is not None and window.store.facts.name == "another" and not window.engine.busy)
-
-
 BANNED = replace(COOL, banned=(97,), logit_bias=((98, 5.0),))
+SHIFTED = replace(COOL, banned=(96,), logit_bias=((97, 5.0),))  # the same texts there
 
 
-def test_banned_tokens_of_another_model_are_never_taken_for_this_ones(loaded, until, tmp_path):
+def with_bans(window):
+    """Lanes of which the second one names tokens of the model that is loaded now."""
+    page, facts = page_with(window, COOL, COOL), window.store.facts
+    tokens = TokenNames(facts.name, facts.vocab_size)
+    page.take(page.lanes.with_lane(replace(page.lanes.lanes[1], settings=BANNED, tokens=tokens)))
+    return page
+
+
+def load(window, folder, until):
+    window.load(LoadPlan(str(folder)))
+    until(lambda: window.store.facts is not None and window.store.facts.name == folder.name and not window.engine.busy)
+
+
+def test_banned_tokens_of_another_model_are_never_taken_for_this_ones(loaded, until, shifted, folder):
     window = loaded()
-    page = page_with(window, COOL, BANNED)
+    page = with_bans(window)
+    until(lambda: page.lanes.lanes[1].tokens.texts)  # what they are called, for another model
+    load(window, shifted, until)
+    until(lambda: page.bar.tokens_note.text() == "B: 2 tokens of tiny-llama are taken over by their text.")
     window.run_action.trigger()
     written(window, page, until)
-    other_model(window, tmp_path, until, vocab_size=310)
+    assert [run.start.settings for run in window.store.runs] == [COOL, SHIFTED]
+    page.texts.write_words()
+    assert "written with" not in columns(page)[1].figures_label.text()
+    load(window, folder, until)
+    until(lambda: page.bar.tokens_note.isHidden())
     window.run_action.trigger()
-    assert not window.engine.busy
-    assert len(window.store.runs) == 2
-    assert "tiny-llama" in window.banner.text
-    assert window.banner.text.startswith("Lane B:")
-    window.lanes.take_tokens_out()
-    assert [lane.settings for lane in page.lanes.lanes] == [COOL, COOL]
-    window.run_action.trigger()
-    until(lambda: len(window.store.runs) == 4)
     written(window, page, until)
-    page.undo()  # brings them back, and then they are still the other model's
-    assert page.lanes.lanes[1].settings == BANNED
+    assert [run.start.settings for run in window.store.runs[2:]] == [COOL, BANNED]
 
 
-def test_banned_tokens_of_another_model_in_a_recording_are_not_run_on_this_one(loaded, until, tmp_path):
-    window = loaded(visit=str(tmp_path / "runs"))
-    (tmp_path / "runs").mkdir()
-    page = page_with(window, COOL, BANNED)
+def test_a_preset_of_the_loaded_model_is_no_foreign_one_in_a_lane_that_another_model_wrote(loaded, until, shifted):
+    window = loaded()
+    page = with_bans(window)
     window.run_action.trigger()
     written(window, page, until)
-    (path,) = (tmp_path / "runs").glob("*.jsonl")
-    other_model(window, tmp_path, until, vocab_size=310)
+    load(window, shifted, until)
+    facts = window.store.facts
+    page.edit(1)
+    page.editor.presets.chosen.emit(Preset("mine", BANNED, tokens=TokenNames(facts.name, facts.vocab_size)))
+    assert page.bar.tokens_note.isHidden()
+    window.run_action.trigger()
+    written(window, page, until)
+    assert window.store.runs[3].start.settings == BANNED
+
+
+def test_banned_tokens_of_another_model_in_a_recording_are_not_run_on_this_one(loaded, until, tmp_path, shifted):
+    window = loaded(visit=str(tmp_path))
+    page = with_bans(window)
+    window.run_action.trigger()
+    written(window, page, until)
+    (path,) = tmp_path.glob("*.jsonl")
+    load(window, shifted, until)
     page.restore(LaneSet((Lane(0, COOL), Lane(1, COOL)), 0, max_new_tokens=8))
     mine = window.store.runs[0]
     window.replays.open_file(path)
     until(lambda: window.store.compared and window.store.runs[0] is not mine)
     page.look()
-    assert page.lanes.lanes[1].settings == BANNED  # though its run has the number of the one that was there
+    lane = page.lanes.lanes[1]
+    assert (lane.settings, lane.tokens.model) == (BANNED, "tiny-llama")
     window.run_action.trigger()
-    assert not window.engine.busy
-    assert "tiny-llama" in window.banner.text
-
-
-def test_banned_tokens_of_a_relative_run_and_it_is_said(loaded, until, tmp_path):
-    window = loaded()
-    page = page_with(window, COOL, BANNED)
-    window.run_action.trigger()
-    written(window, page, until)
-    other_model(window, tmp_path, until)
-    window.run_action.trigger()
-    assert "chosen with tiny-llama" in window.banner.text
     until(lambda: len(window.store.runs) == 4)
+    assert not window.store.runs[3].start.settings.token_ids & BANNED.token_ids - SHIFTED.token_ids
     written(window, page, until)
-    assert page.run_of(page.lanes.lanes[1].key).start.settings == BANNED
 
 
-def test_lanes_that_come_back_know_whose_tokens_they_ban(loaded, until, tmp_path):
+def test_lanes_that_come_back_know_whose_tokens_they_ban(loaded, until, shifted, make_window):
     window = loaded()
-    page = page_with(window, COOL, BANNED)
-    window.run_action.trigger()
-    written(window, page, until)
+    page = with_bans(window)
+    until(lambda: page.lanes.lanes[1].tokens.texts)
     window.lanes.remember()
-    again = loaded(lanes=json.loads(json.dumps(window.preferences.lanes)))
+    again = make_window(model=str(shifted), lanes=json.loads(json.dumps(window.preferences.lanes)))
+    again.start()
     again.laboratory.show("lanes")
-    other_model(again, tmp_path, until, vocab_size=310)
-    again.run_action.trigger()
-    assert not again.engine.busy
-    assert "tiny-llama" in again.banner.text
+    page = again.laboratory.pages["lanes"]
+    until(lambda: "2 tokens of tiny-llama" in page.bar.tokens_note.text())
+    assert page.lanes.lanes[1].settings == BANNED

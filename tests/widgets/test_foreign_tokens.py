@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from engine import events as ev
-from engine.settings import LanePrompt, Preset, SamplingSettings
+from engine.settings import Preset, SamplingSettings
 from tests.widgets.facts import facts
 from widgets.foreign_tokens import question_of, taken_over
-from widgets.lab.lane_editor import LaneEditor
-from widgets.lab.lane_set import Lane
+from widgets.lab.lanes_page import LanesPage
 from widgets.run_store import RunStore
 from widgets.sampling_panel import SamplingPanel
 
@@ -21,28 +19,10 @@ THEIRS = ev.TokenNames("theirs", 500, ((40, " cat"), (41, "riv"), (42, "er"), (4
 USED = SamplingSettings(
     temperature=0.5, logit_bias=((40, 3.0), (44, -1.0)), banned=(43, 45), banned_sequences=((41, 42), (41, 45))
 )
+TAKEN = SamplingSettings(temperature=0.5, logit_bias=((7, 3.0), (44, -1.0)), banned_sequences=((8, 9),))
 PRESET = Preset("mine", USED, tokens=THEIRS)
 HERE = {" cat": (7,), "riv": (8,), "er": (9,), " 河": (200, 201), "同": (300,)}  # how the loaded model cuts these
 LABELS = {40: "dog", 41: "x", 42: "y", 43: "z", 44: "同", 45: "w"}
-
-
-@pytest.fixture
-def store(qapp):
-    made = RunStore()
-    made.take(ev.Loaded(facts(name="ours")))
-    made.set_activity("idle")
-    return made
-
-
-@pytest.fixture
-def panel(qtbot, store):
-    made = SamplingPanel(store)
-    qtbot.addWidget(made)
-    made.resize(300, 700)
-    made.show()
-    made.questions = []
-    made.asked.connect(made.questions.append)
-    return made
 
 
 def told(question: ev.WordsQuestion, here=HERE, labels=LABELS) -> ev.WordTokens:
@@ -65,9 +45,7 @@ def test_tokens_are_taken_over_by_exact_text_where_each_is_one_token():
     question = question_of(USED, THEIRS)
     assert question.ids == (40, 41, 42, 43, 44, 45)
     found = taken_over(USED, THEIRS, question, told(question))
-    assert found.settings == SamplingSettings(
-        temperature=0.5, logit_bias=((7, 3.0), (44, -1.0)), banned_sequences=((8, 9),)
-    )
+    assert found.settings == TAKEN
     assert found.left == ("·河", "<45>", "riv<45>")
     assert found.moved == 3  # 44 is the same here
 
@@ -150,11 +128,32 @@ def test_a_relative_that_calls_the_tokens_the_same_has_nothing_to_say(panel):
     assert not panel.left_out.isVisible()
 
 
-def test_a_lane_takes_no_foreign_tokens_from_a_preset(qtbot, store):
-    store.presets = (PRESET,)
-    editor = LaneEditor(store)
-    qtbot.addWidget(editor)
-    editor.show_lane(Lane(1, SamplingSettings(seed=3)), "A", 0, LanePrompt("x"))
-    editor.presets.chosen.emit(PRESET)
-    assert editor.lane.settings == SamplingSettings(temperature=0.5, seed=3)
-    assert "those of theirs" in editor.presets.note.text()
+def test_a_lane_keeps_a_presets_tokens_and_means_what_the_loaded_model_has_of_them(qtbot, store):
+    page = LanesPage(store)
+    qtbot.addWidget(page)
+    page.wishes = []
+    page.asked.connect(page.wishes.append)
+    page.edit(0)
+    page.editor.presets.chosen.emit(PRESET)
+    page.look()
+    assert (page.lanes.lanes[0].settings, page.lanes.lanes[0].tokens) == (USED, THEIRS)
+    assert "A: The banned and biased tokens are left out: they are those of theirs" in page.bar.tokens_note.text()
+    assert "those of theirs" in page.editor.tokens_note.text()
+    page.run_page(one_token=False)
+    question, wish = page.wishes
+    assert wish.lanes.lanes[0].settings == USED.without_tokens
+    store.take(ev.Answered(question, told(question)))
+    page.look()
+    assert "3 tokens of theirs are taken over by their text." in page.bar.tokens_note.text()
+    assert page.editor.tokens_note.text() == page.bar.tokens_note.text().removeprefix("A: ")
+    page.run_page(one_token=False)
+    assert page.wishes[-1].lanes.lanes[0].settings == TAKEN
+    page.undo()
+    assert page.bar.tokens_note.isHidden()
+    page.redo()
+    store.take(ev.Loaded(facts(name="theirs", vocab_size=500)))
+    store.set_activity("idle")
+    page.look()
+    assert page.bar.tokens_note.isHidden()
+    page.run_page(one_token=False)
+    assert page.wishes[-1].lanes.lanes[0].settings == USED

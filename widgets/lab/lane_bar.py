@@ -19,7 +19,7 @@ from widgets.panel import FittingLabel, Panel, PlainLabel
 from widgets.prompt_edit import PromptEdit
 from widgets.run_controls import RunControls
 from widgets.run_store import RunStore
-from widgets.small import make_small
+from widgets.small import SmallText, make_small
 from widgets.status_line import pace
 
 
@@ -77,6 +77,9 @@ class LaneBar(Panel):
         row.addLayout(said, 1)
         self.body.addLayout(row)
         self.body.addWidget(self.limit_field.problem_label)
+        self.tokens_note = SmallText("", "warning")
+        self.tokens_note.hide()
+        self.body.addWidget(self.tokens_note)
         self.lane_button = self._head_button(
             self.tr("Lane"), "plus", self.tr("One more lane, with the last one's settings (Ctrl+Shift+N)")
         )
@@ -106,8 +109,11 @@ class LaneBar(Panel):
 
     # ---------------------------------------------------------------- what it shows
 
-    def show_lanes(self, lanes: LaneSet, left_out: int) -> None:
+    def show_lanes(self, lanes: LaneSet, left_out: int, said: str = "") -> None:
+        """left_out: lanes without room. said: what became of tokens of another model, "" for nothing."""
         self.lanes, self._left_out = lanes, left_out
+        self.tokens_note.setText(said)
+        self.tokens_note.setVisible(bool(said))
         self.lockstep.blockSignals(True)
         self.lockstep.choose(lanes.lockstep)
         self.lockstep.blockSignals(False)

@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
 from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, QuietUndoLine
-from widgets.foreign_tokens import are_foreign, left_out_text
 from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
 from widgets.panel import ElidedLabel, PlainLabel, icon_button, scrolling
@@ -95,6 +94,8 @@ class LaneEditor(QDialog):
         self.presets = PresetChooser(keeping=False)
         self.presets.chosen.connect(self._preset_chosen)
         column.addWidget(self.presets)
+        self.tokens_note = SmallText("", "warning")
+        column.addWidget(self.tokens_note)
         first, more = knobs()
         for knob in first:
             column.addWidget(self._row(SettingRow(knob)))
@@ -175,8 +176,9 @@ class LaneEditor(QDialog):
 
     # ---------------------------------------------------------------- what it shows
 
-    def show_lane(self, lane: Lane, letter: str, colour: int, shared: LanePrompt) -> None:
-        """Shows a lane; says nothing. shared: what lanes without a prompt of their own are asked."""
+    def show_lane(self, lane: Lane, letter: str, colour: int, shared: LanePrompt, said: str = "") -> None:
+        """Shows a lane; says nothing. shared: what lanes without a prompt of their own are asked. said: what became of
+        the tokens that its settings name, "" for nothing."""
         other = lane.key != self.lane.key
         self.lane, self.shared = lane, shared
         if other:
@@ -187,6 +189,8 @@ class LaneEditor(QDialog):
         if self.name_field.text() != lane.name and (other or not self.name_field.isModified()):
             self.name_field.setText(lane.name)
         self._show_settings()
+        self.tokens_note.setText(said)
+        self.tokens_note.setVisible(bool(said))
         self.own_box.blockSignals(True)
         self.own_box.setChecked(lane.own is not None)
         self.own_box.blockSignals(False)
@@ -246,11 +250,7 @@ class LaneEditor(QDialog):
 
     def _preset_chosen(self, preset: Preset) -> None:
         self._dragging, self._writing = "", False
-        settings, facts, said = preset.applied(self.lane.settings), self.store.facts, ""
-        if preset.tokens is not None and facts is not None and are_foreign(settings, preset.tokens, facts):
-            settings, said = settings.without_tokens, left_out_text(preset.tokens, facts)
-        self._take(replace(self.lane, settings=settings))
-        self.presets.tell(said)
+        self._take(replace(self.lane, settings=preset.applied(self.lane.settings), tokens=preset.tokens))
         self._show_settings()
 
     def _seed_typed(self, value: object) -> None:

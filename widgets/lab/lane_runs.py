@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.settings import LanePrompt
+from widgets.foreign_tokens import names_in
 from widgets.lab.lane_set import LEAST, MOST, Lane, LaneSet
 from widgets.run import Run
 from widgets.run_letters import letters_of
@@ -68,7 +69,8 @@ class LaneRuns:
             start = run.start
             asked = LanePrompt(start.prompt, start.system)
             own = None if asked == shared else asked
-            lanes.append(Lane(key, start.settings, start.name, own, self.store.letters.get(run.key, "")))
+            letter, tokens = self.store.letters.get(run.key, ""), names_in(run, start.settings)
+            lanes.append(Lane(key, start.settings, start.name, own, letter, tokens))
             self._keys[key] = run.key
             if run.key == self.store.reference:
                 reference = key

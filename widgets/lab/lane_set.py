@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import SettingsRefused
+from engine.events import TokenNames
 from engine.settings import LanePrompt, SamplingSettings
 
 LETTERS = "ABCDEFGH"
@@ -17,13 +18,14 @@ MOST_NEW_TOKENS = 10_000_000
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One lane. key: stays the same while the lane is edited or moved, and so does its letter; "": the first that is
-    free. own: None: the prompt that all lanes share."""
+    free. own: None: the prompt that all lanes share. tokens: whose token ids its settings name, where that is known."""
 
     key: int
     settings: SamplingSettings
     name: str = ""
     own: LanePrompt | None = None
     letter: str = ""
+    tokens: TokenNames | None = None
 
     @property
     def colour(self) -> int:
@@ -119,9 +121,10 @@ class LaneSet:
 
     def varied(self, settings: Sequence[SamplingSettings], names: Sequence[str], next_key: int) -> LaneSet:
         """The reference lane once for each of these settings, and nothing else."""
-        own = self.reference_lane.own
+        like = self.reference_lane
         lanes = tuple(
-            Lane(next_key + at, each, name, own) for at, (each, name) in enumerate(zip(settings, names, strict=True))
+            Lane(next_key + at, each, name, like.own, tokens=like.tokens)
+            for at, (each, name) in enumerate(zip(settings, names, strict=True))
         )
         return replace(self, lanes=lanes[:MOST], reference=next_key)
 
@@ -135,6 +138,7 @@ class LaneSet:
                     "settings": lane.settings.as_dict(),
                     "prompt": None if lane.own is None else lane.own.prompt,
                     "system": None if lane.own is None else lane.own.system,
+                    "tokens": None if lane.tokens is None else lane.tokens.as_dict(),
                 }
                 for lane in self.lanes
             ],
@@ -162,4 +166,5 @@ def _lane(key: int, values: dict[str, Any]) -> Lane:
     if not isinstance(name, str) or not isinstance(prompt, str | None) or not isinstance(system, str | None):
         raise TypeError
     own = None if prompt is None else LanePrompt(prompt, system)
-    return Lane(key, SamplingSettings.from_dict(values["settings"]), name, own)
+    tokens = TokenNames.from_dict(values.get("tokens"))
+    return Lane(key, SamplingSettings.from_dict(values["settings"]), name, own, tokens=tokens)

@@ -12,7 +12,9 @@ from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QHideEvent, QKeySequence, QShowEvent
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
+from engine.events import TokenNames
 from engine.settings import LanePrompt, SamplingSettings
+from widgets.foreign_tokens import Meant
 from widgets.history import History
 from widgets.lab.lane_bar import LaneBar
 from widgets.lab.lane_column import LaneAct
@@ -22,6 +24,7 @@ from widgets.lab.lane_set import LEAST, Lane, LaneSet
 from widgets.lab.lane_texts import LaneTexts
 from widgets.lab.lane_wishes import ChangeLane, LanesPace, LanesPrompt, RunLanes, ShowText, SteerLanes
 from widgets.lab.vary_dialog import Variation, VaryDialog
+from widgets.meanings import Meanings, said_of
 from widgets.run import Run
 from widgets.run_store import RunStore
 
@@ -29,16 +32,19 @@ FRAME_MS_PER_LANE = 6
 HOTTER = 0.6  # the second lane at first, by so much
 
 
-def first_lanes(settings: SamplingSettings, names: tuple[str, str], max_new_tokens: int = 256) -> LaneSet:
-    """What stands there before a person set up any: these settings, and the same hotter."""
+def first_lanes(
+    settings: SamplingSettings, names: tuple[str, str], max_new_tokens: int = 256, tokens: TokenNames | None = None
+) -> LaneSet:
+    """What stands there before a person set up any: these settings, and the same hotter. tokens: as in Lane."""
     hotter = replace(settings, temperature=round(min(2.0, settings.temperature + HOTTER), 2))
-    return LaneSet((Lane(0, settings, names[0]), Lane(1, hotter, names[1])), 0, max_new_tokens=max_new_tokens)
+    lanes = (Lane(0, settings, names[0], tokens=tokens), Lane(1, hotter, names[1], tokens=tokens))
+    return LaneSet(lanes, 0, max_new_tokens=max_new_tokens)
 
 
 class LanesPage(QWidget):
     """Two to eight lanes."""
 
-    asked = Signal(object)  # one of lane_wishes
+    asked = Signal(object)  # one of lane_wishes, or a WordsQuestion to the loaded model
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -46,6 +52,7 @@ class LanesPage(QWidget):
         self._history = History(first_lanes(SamplingSettings(), (self.tr("control"), self.tr("hotter"))))
         self._next_key = 2
         self._runs = LaneRuns(store)
+        self._meanings = Meanings(store, self.asked.emit)
         self._seen_compared: tuple[tuple[int, int], ...] = ()
         self._shared = LanePrompt("")
         self._editor: LaneEditor | None = None
@@ -57,6 +64,7 @@ class LanesPage(QWidget):
         self._next_look.timeout.connect(self.look)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.bar = LaneBar(store)
+        self._shown = self._meant()
         self.texts = LaneTexts(store, self.lanes, self._runs)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -103,6 +111,22 @@ class LanesPage(QWidget):
     def lanes(self) -> LaneSet:
         return self._history.value
 
+    def _meant(self) -> tuple[LaneSet, str]:
+        """The same as the loaded model means them, which is what is run and shown; and what is said of that."""
+        found = [(lane, self._meaning(lane)) for lane in self.lanes.lanes]
+        lanes = tuple(replace(lane, settings=meant.settings) for lane, meant in found)
+        return replace(self.lanes, lanes=lanes), said_of((lane.letter, meant) for lane, meant in found)
+
+    def _meaning(self, lane: Lane) -> Meant:
+        return self._meanings.of(lane.settings, lane.tokens)
+
+    def _ask_of_tokens(self) -> None:
+        """Asks the loaded model what is not known of the tokens, and keeps what its own are called."""
+        for lane in self.lanes.lanes:
+            tokens = self._meanings.asked(lane.settings, lane.tokens)
+            if tokens is not lane.tokens:
+                self._history.amend(self.lanes.with_lane(replace(lane, tokens=tokens)))
+
     def restore(self, lanes: LaneSet) -> None:
         """What was set up when the window was last closed."""
         self._next_key = max(lane.key for lane in lanes.lanes) + 1
@@ -138,8 +162,10 @@ class LanesPage(QWidget):
         for lane in lanes.lanes:
             old = before.lane(lane.key)
             run = self._runs.of(lane.key)
-            if old is not None and old.settings != lane.settings and run is not None and run.running:
-                self.asked.emit(ChangeLane(run.start.lane, lane.settings))
+            if old is None or run is None or not run.running:
+                continue
+            if (settings := self._meaning(lane).settings) != self._meaning(old).settings:
+                self.asked.emit(ChangeLane(run.start.lane, settings))
         self._show_lanes()
         # An act by mouse leaves the focus where it was; undo must reach what was done here.
         focus = QApplication.focusWidget()
@@ -150,10 +176,10 @@ class LanesPage(QWidget):
             self.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _show_lanes(self) -> None:
-        lanes = self.lanes
         self._put_beside()
+        self._shown = lanes, said = self._meant()
         self.texts.show_lanes(lanes)
-        self.bar.show_lanes(lanes, len(self._runs.left_out))
+        self.bar.show_lanes(lanes, len(self._runs.left_out), said)
         self.bar.undo_button.setEnabled(self._history.can_undo)
         self.bar.redo_button.setEnabled(self._history.can_redo)
         if self._editor is not None:
@@ -225,7 +251,7 @@ class LanesPage(QWidget):
         if lane is None:
             self._editor.hide()
             return
-        self._editor.show_lane(lane, lane.letter, lane.colour, self._shared)
+        self._editor.show_lane(lane, lane.letter, lane.colour, self._shared, self._meaning(lane).said)
 
     @Slot(object, bool)
     def _edited_lane(self, lane: Lane, same_step: bool) -> None:
@@ -262,7 +288,7 @@ class LanesPage(QWidget):
         if self._editor is not None and self._editor.isVisible():
             self._editor.commit()
         self.bar.limit_field.commit()
-        self.asked.emit(RunLanes(self.lanes, one_token))
+        self.asked.emit(RunLanes(self._meant()[0], one_token))
 
     def run_of(self, key: int) -> Run | None:
         """What the lane with this key wrote."""
@@ -331,6 +357,9 @@ class LanesPage(QWidget):
         if self.store.compared != self._seen_compared:
             self._seen_compared = self.store.compared
             self._adopt()
+        self._ask_of_tokens()
+        if self._meant() != self._shown:  # another model is there, or it said what tokens are called
+            self._show_lanes()
         self.texts.take_in()
         self.bar.refresh(self.texts.watches)
 

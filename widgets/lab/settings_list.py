@@ -11,16 +11,16 @@ from PySide6.QtGui import QAction, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from engine.errors import SettingsRefused
-from engine.events import SessionFacts, TokenNames, WordsQuestion, WordTokens
+from engine.events import TokenNames
 from engine.settings import RANGES, SamplingSettings
 from widgets import theme
 from widgets.fields import NameLine, NumberField
-from widgets.foreign_tokens import Meant, meant, unnamed, with_texts
 from widgets.format import plain_tooltip
 from widgets.lab.figure_words import setting_name
 from widgets.lab.lane_column import LetterChip
+from widgets.meanings import Meanings, said_of
 from widgets.panel import ElidedLabel
-from widgets.run_store import BUSY, RunStore
+from widgets.run_store import RunStore
 from widgets.small import SmallText
 
 LETTERS = "ABCDEFGH"
@@ -210,8 +210,7 @@ class SettingsList(QWidget):
     def __init__(self, store: RunStore, cards: Sequence[Named], most: int = 2, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.store = store
-        self._answers: dict[WordsQuestion, object] = {}  # of the model with these facts
-        self._answered_by: SessionFacts | None = None
+        self._meanings = Meanings(store, self.asked.emit)
         self.least, self.most = 2, most
         self.sources: tuple[Named, ...] = ()  # what may be taken over: sliders, lanes
         self._history, self._at = [tuple(cards)], 0
@@ -246,57 +245,19 @@ class SettingsList(QWidget):
 
     def settings(self) -> tuple[SamplingSettings, ...]:
         """What is to be run: other models' tokens are taken over or left out."""
-        return tuple(each.settings for each in self._meant())
-
-    # ---------------------------------------------------------------- another model's tokens
-
-    def _meant(self) -> list[Meant]:
-        facts = self.store.facts
-        if facts is not self._answered_by:
-            self._answers, self._answered_by = {}, facts
-        return [meant(card.settings, card.tokens, facts, self._answer_to) for card in self.cards()]
-
-    def _answer_to(self, question: WordsQuestion) -> object:
-        """Kept here: the store forgets the oldest answers."""
-        if (answer := self.store.inside.answers.get(question)) is not None:
-            self._answers[question] = answer
-        return self._answers.get(question)
+        return tuple(self._meanings.of(card.settings, card.tokens).settings for card in self.cards())
 
     def refresh(self) -> None:
         """At the store's frames: asks for what is not known of the tokens, and says what became of them."""
-        found = self._meant()
-        self._name_tokens()
-        for each in found:
-            self._ask(each.asked)
-        letters: dict[str, list[str]] = {}
-        for letter, each in zip(LETTERS, found, strict=False):
-            letters.setdefault(each.said, []).append(letter)
-        said = "\n".join(f"{', '.join(here)}: {words}" for words, here in letters.items() if words)
+        cards = tuple(replace(card, tokens=self._meanings.asked(card.settings, card.tokens)) for card in self.cards())
+        for here, card in zip(self._cards, cards, strict=True):
+            here.name_tokens(card.tokens)
+        self._history[self._at] = cards
+        found = (self._meanings.of(card.settings, card.tokens) for card in cards)
+        said = said_of(zip(LETTERS, found, strict=False))
         if said != self.note.text():
             self.note.setText(said)
             self.note.setVisible(bool(said))
-
-    def _name_tokens(self) -> None:
-        """The loaded model's own tokens get their texts, by which another model can take them over later."""
-        cards = list(self.cards())
-        for at, card in enumerate(cards):
-            question = unnamed(card.settings, card.tokens, self.store.facts)
-            if question is None or card.tokens is None:
-                continue
-            if isinstance(answer := self._answer_to(question), WordTokens):
-                cards[at] = replace(card, tokens=with_texts(card.tokens, question, answer))
-                self._cards[at].name_tokens(cards[at].tokens)
-            else:
-                self._ask(question)
-        self._history[self._at] = tuple(cards)
-
-    def _ask(self, question: WordsQuestion | None) -> None:
-        pending = self.store.inside.pending
-        if question is None or question in pending or self.store.activity in BUSY:
-            return
-        if self._answer_to(question) is None:  # an error is an answer
-            pending.add(question)
-            self.asked.emit(question)
 
     # ---------------------------------------------------------------- what is done
 
