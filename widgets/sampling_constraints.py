@@ -41,9 +41,11 @@ def pick(at: float) -> float:
 
 
 class Constraints(QWidget):
-    """`changed` carries new settings and whether a slider is held; `asked` a question to the loaded model."""
+    """`changed` carries new settings and whether a slider is held, `recut` those in which words have other tokens only;
+    `asked` carries a question to the loaded model."""
 
     changed = Signal(object, bool)
+    recut = Signal(object)
     asked = Signal(object)
     begin_changed = Signal()
 
@@ -53,6 +55,7 @@ class Constraints(QWidget):
         self._settings = SamplingSettings()
         self._forms: dict[str, Forms] = {}  # each known word, as the loaded model cuts it
         self._wanted: dict[str, float] = {}  # words whose tokens are not known yet, and what is to become of them
+        self._typed: set[str] = set()  # of those, the ones that are new
         self._labels: dict[int, str] = {}
         self._taken: object = None  # the newest answer
         self._facts: SessionFacts | None = None
@@ -171,6 +174,7 @@ class Constraints(QWidget):
             return
         self.line.clear()
         self._wanted[word] = BAN
+        self._typed.add(word)
         self._show()
         self.refresh()
 
@@ -222,9 +226,14 @@ class Constraints(QWidget):
             if forms:
                 self._forms[word] = forms
                 settings = settings if rule is None else ruled(settings, self._forms, forms, rule)
+        new = self._typed & set(question.words)
+        self._typed -= new
         if settings != self._settings:
             self._settings = settings
-            self.changed.emit(settings, False)
+            if new:
+                self.changed.emit(settings, False)
+            else:
+                self.recut.emit(settings)
         self._show()
 
     # ---------------------------------------------------------------- rows

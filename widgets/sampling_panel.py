@@ -56,6 +56,7 @@ class SamplingPanel(Panel):
         # Another model's tokens that are looked for in the loaded one; whether a step of the history left them out, and
         # whether that step is offered to be undone.
         self._foreign: tuple[SamplingSettings, TokenNames, bool, bool] | None = None
+        self._of_model = False  # the newest step was made by a change of model
 
         self.controls = RunControls(store)
         self.body.addWidget(self.controls)
@@ -159,6 +160,7 @@ class SamplingPanel(Panel):
         self.constraints = Constraints(self.store)
         column.addWidget(self.constraints)
         self.constraints.changed.connect(self._constrained)
+        self.constraints.recut.connect(self._recut)
         self.constraints.asked.connect(self.asked)
         self.constraints.begin_changed.connect(self._count_more)
         self.body.addWidget(self.more_button)
@@ -290,7 +292,7 @@ class SamplingPanel(Panel):
     def _go(self, at: int) -> None:
         if 0 <= at < len(self._history):
             self._at = at
-            self._foreign = None
+            self._foreign, self._of_model = None, False
             self.presets.leave_note()
             settings, names = self._history[at]
             foreign = are_foreign(settings, names, self.store.facts)
@@ -313,6 +315,10 @@ class SamplingPanel(Panel):
         self._dragging = "constraints" if drag else ""
         self._take(settings, same_drag)  # type: ignore[arg-type]
 
+    def _recut(self, settings: object) -> None:
+        """What another model cuts words into belongs to the step in which the last one's tokens were left out."""
+        self._take(settings, same_step=self._of_model)  # type: ignore[arg-type]
+
     def _seed_typed(self, value: object) -> None:
         self._take(replace(self._settings, seed=value))  # type: ignore[arg-type]
 
@@ -321,6 +327,7 @@ class SamplingPanel(Panel):
             return
         self.presets.leave_note()
         self.left_out_button.hide()  # it would take this back
+        self._of_model = same_step and self._of_model
         step = settings, self._names_of(settings, names or self._history[self._at][1])
         del self._history[self._at + 1 :]
         if same_step and self._at > 0:
@@ -362,7 +369,7 @@ class SamplingPanel(Panel):
             rest = self.constraints.keep_words()
             self._take(self._settings.without_tokens)
             self._tell_left_out("")
-            self._foreign = None
+            self._foreign, self._of_model = None, True
             if rest.names_tokens:
                 self._leave_out(rest, names, facts, stepped=True, undo=False)
         elif not are_foreign(settings, names, facts) and self._settings != settings:

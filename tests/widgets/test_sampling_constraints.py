@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -9,7 +11,6 @@ from PySide6.QtTest import QTest
 from engine import events as ev
 from engine.settings import SamplingSettings
 from tests.widgets.facts import facts
-from widgets.run_store import RunStore
 from widgets.sampling_constraints import pick, place
 from widgets.sampling_panel import SamplingPanel
 from widgets.word_rules import BAN, others, rule_of, ruled, with_rule, without
@@ -22,22 +23,6 @@ CATS = (ev.WordForm("cats", (5, 30), ("cat", "s")), ev.WordForm(" cats", (20,), 
 
 def form(*ids: int) -> ev.WordForm:
     return ev.WordForm("", ids, tuple(map(str, ids)))
-
-
-@pytest.fixture
-def store(qapp):
-    made = RunStore()
-    made.take(ev.Loaded(facts()))
-    made.set_activity("idle")
-    return made
-
-
-@pytest.fixture
-def panel(qtbot, store):
-    made = SamplingPanel(store)
-    qtbot.addWidget(made)
-    made.more_button.setChecked(True)
-    return made
 
 
 def answer(panel, **words) -> None:
@@ -124,10 +109,8 @@ def test_the_panel_says_which_words_share_a_first_token(panel):
 
 
 def test_a_typed_word_is_banned_once_the_model_has_cut_it(qtbot, panel):
-    asked = []
-    panel.asked.connect(asked.append)
     typed(panel, "cat")
-    assert asked == [ev.WordsQuestion(("cat",))]
+    assert panel.questions == [ev.WordsQuestion(("cat",))]
     assert panel.settings() == SamplingSettings()
     with qtbot.waitSignal(panel.settings_changed) as said:
         answer(panel, cat=ONE)
@@ -178,6 +161,25 @@ def test_another_model_cuts_the_words_anew(store, panel):
     assert panel.settings().banned == (9,)
 
 
+def test_a_change_of_model_is_one_step_of_undo_with_what_becomes_of_the_words(store, panel):
+    typed(panel, "cat")
+    answer(panel, cat=ONE)
+    before = replace(panel.settings(), banned=(*panel.settings().banned, 40))
+    panel.take_settings(before)
+    store.take(ev.Loaded(facts(name="other")))
+    panel.refresh()
+    answer(panel, cat=LONG)
+    assert panel.settings().banned_sequences == ((7, 8),)
+    typed(panel, "cats")
+    answer(panel, cat=LONG, cats=CATS)  # a new word is a step of its own
+    panel.undo()
+    assert panel.settings().banned_sequences == ((7, 8),)
+    panel.undo()
+    store.take(ev.Loaded(facts(name="ours")))
+    panel.refresh()
+    assert panel.settings() == before
+
+
 def test_tokens_from_elsewhere_are_shown_by_the_models_name_for_them(panel):
     panel.set_settings(SamplingSettings(logit_bias=((40, 3.0),), banned=(41,)))
     panel.refresh()
@@ -196,12 +198,10 @@ def test_of_very_many_tokens_a_few_are_shown_and_all_are_counted(panel):
     assert len(panel.constraints.question().ids) == 40
 
 
-def test_nothing_is_asked_while_a_run_goes_on_or_without_a_model(qtbot, store, panel):
-    asked = []
-    panel.asked.connect(asked.append)
+def test_nothing_is_asked_while_a_run_goes_on_or_without_a_model(store, panel):
     store.set_activity("decode")
     typed(panel, "cat")
-    assert not asked
+    assert not panel.questions
     assert "free" in panel.constraints._rows["cat"].note.text()
     store.take(ev.Unloaded("m", 0, 0))
     panel.refresh()
@@ -209,7 +209,7 @@ def test_nothing_is_asked_while_a_run_goes_on_or_without_a_model(qtbot, store, p
     store.take(ev.Loaded(facts()))
     store.set_activity("idle")
     panel.refresh()
-    assert asked == [ev.WordsQuestion(("cat",))]
+    assert panel.questions == [ev.WordsQuestion(("cat",))]
 
 
 def test_an_empty_word_and_one_that_is_there_are_refused(panel):
