@@ -29,7 +29,7 @@ from engine.placement import Placement, place
 from engine.quantised import packing_notes, refuse_missing_kernels
 from engine.readings import give_memory_back, read_memory, weights_apart
 from engine.session import Session
-from engine.session_facts import generation_defaults, session_facts
+from engine.session_facts import broken_generation_config, generation_defaults, session_facts
 from engine.settings import LoadPlan, precision_named
 from engine.skeleton import first_line
 from engine.tensor_checks import Damage, file_dtype_note, missing_tensors, refuse_wrong_tensors, wrong_shape
@@ -130,6 +130,7 @@ def _load(
     precision, float_dtype = blueprint.chosen(precision)
     _refuse_precision(precision, plan.precision, blueprint)
     tokenizer, tokenizer_notes = load_tokenizer(blueprint)
+    generation, generation_notes = broken_generation_config(blueprint)
 
     stages.begin("skeleton")
     if files:
@@ -154,7 +155,7 @@ def _load(
         offload = tempfile.TemporaryDirectory(prefix="glasswork-offload-")
     folder = plan.offload_folder or (offload.name if offload else None)
     try:
-        model, told = _from_pretrained(plan, blueprint, precision, float_dtype, placement, folder, watch)
+        model, told = _from_pretrained(plan, blueprint, precision, float_dtype, placement, folder, watch, generation)
     except BaseException:
         if offload:
             offload.cleanup()
@@ -196,6 +197,7 @@ def _load(
             *packing_notes(blueprint.quantised),
             *notes,
             *tokenizer_notes,
+            *generation_notes,
             *default_notes,
         ),
         defaults=defaults,
@@ -349,8 +351,12 @@ def _from_pretrained(
     placement: Placement,
     offload_folder: str | None,
     watch: _Watch,
+    generation: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """transformers' model, and what its loader tells of missing, unexpected and mismatched tensors."""
+    """transformers' model, and what its loader tells of missing, unexpected and mismatched tensors.
+
+    generation: a GenerationConfig in place of the folder's, None for that.
+    """
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -374,6 +380,8 @@ def _from_pretrained(
         options |= {"gguf_file": located.gguf, "quantization_config": GgufConfig(dequantize=True)}
     else:
         options |= {"config": blueprint.config, "use_safetensors": not plan.allow_pickle or _has_safetensors(located)}
+    if generation is not None:
+        options["generation_config"] = generation
     if precision not in FLOATS:
         options["quantization_config"] = _quantisation(plan, precision, getattr(torch, float_dtype))
     previous = transformers_logging.set_tqdm_hook(watch.hook)

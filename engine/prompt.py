@@ -266,13 +266,15 @@ def _encode_in_parts(session: Session, rendered: str, gap: str) -> list[int]:
 
 def _end_of_turn(session: Session) -> int | None:
     """The special token that the template writes after an assistant's message."""
-    said = "Done"
+    said = "Quince 4711"  # nothing that a template says by itself
     messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": said}]
     try:
         rendered = _render(session, messages, add_generation_prompt=False)
     except PromptRefused:
         return None
-    after = rendered[rendered.rfind(said) + len(said) :]
+    if (at := rendered.rfind(said)) < 0:  # the template writes it another way: what comes after it is not known
+        return None
+    after = rendered[at + len(said) :]
     first = next(_special_in(session, after), None)
     return None if first is None else session.tokenizer.convert_tokens_to_ids(first)
 

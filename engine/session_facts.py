@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.blueprint import Blueprint
+from engine.blueprint import Blueprint, end_sources
 from engine.catalog import Located, read_json_quietly
 from engine.errors import SettingsRefused
 from engine.events import Fact, LedgerPart, PlacedPart, SessionFacts
@@ -14,6 +14,7 @@ from engine.packed_layers import loaded_words, plain_tensors
 from engine.placement import Placement
 from engine.settings import RANGES, LoadPlan, SamplingSettings
 from engine.sizes import ELEMENT_BYTES
+from engine.skeleton import first_line
 
 
 def session_facts(
@@ -176,3 +177,25 @@ def generation_defaults(located: Located) -> tuple[SamplingSettings, list[str]]:
     if told.get("do_sample") is False:
         values["temperature"] = 0.0
     return SamplingSettings(**values), notes
+
+
+def broken_generation_config(blueprint: Blueprint) -> tuple[Any, list[str]]:
+    """(what stands in for a generation_config.json that transformers cannot take, notes); (None, []) where it can.
+
+    The loader would end over it, and it is a matter of defaults only (LOD-14). What it says of ends still counts.
+    """
+    from transformers import GenerationConfig
+
+    file = blueprint.located.folder / "generation_config.json"
+    if blueprint.located.gguf or not file.is_file():
+        return None, []
+    try:
+        GenerationConfig.from_pretrained(str(file.parent), local_files_only=True)
+    except OSError:  # the loader goes on by itself
+        return None, ["generation_config.json cannot be read, so its defaults are left aside."]
+    except Exception as error:  # it validates in many ways
+        instead = GenerationConfig.from_model_config(blueprint.config)
+        if ends := end_sources(blueprint)[file.name]:
+            instead.eos_token_id = list(ends)
+        return instead, [f"generation_config.json is left aside: {first_line(error)}."]
+    return None, []

@@ -89,7 +89,7 @@ class Vocabulary:
         """The vocabulary's own string, None for an id that the tokenizer does not know (PRM-7)."""
         if token_id in self._added:
             return self._added[token_id]
-        if token_id < 0:
+        if not 0 <= token_id < 2**32:  # the library's own numbers end there
             return None
         token = self._string_of(token_id)
         return token if isinstance(token, str) else None
@@ -160,7 +160,7 @@ def encode(tokenizer: Any, text: str, **options: Any) -> list[int]:
         said = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
     raise PromptRefused(
         "This model's tokenizer cannot cut the text into tokens: {said}.",
-        "Download tokenizer.json of this model again.",
+        "Download tokenizer.json and tokenizer_config.json of this model again.",
         said=said,
     )
 

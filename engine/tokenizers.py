@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ FILES = (
     "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "vocab.bpe",
     "sentencepiece.bpe.model", "tokenizer_config.json",
 )  # fmt: skip
+TABLES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # What every tokenizer should give back as it was; one that belongs to another model, or is damaged, often does not.
 SAMPLES = (
     ("English", "The river bends here, and it's slow."),
@@ -49,11 +51,27 @@ def load_tokenizer(blueprint: Blueprint) -> tuple[Any, list[str]]:
         raise code_needed(located.folder)
     if not located.gguf and not any((located.folder / name).is_file() for name in FILES[:-1]):
         raise _missing(located.folder)  # only the settings of a tokenizer are there
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        if not located.gguf and (located.folder / name).is_file():
-            size, head = size_and_head(located.folder / name)
-            refuse_other_kinds(name, head, size)
-    raise CannotLoad("The tokenizer cannot be read: {reason}.", "Download tokenizer.json again.", reason=reason)
+    for name in () if located.gguf else TABLES:
+        _refuse_no_table(located.folder / name)
+    raise CannotLoad(
+        "The tokenizer cannot be read: {reason}.",
+        "Download tokenizer.json and tokenizer_config.json again.",
+        reason=reason,
+    )
+
+
+def _refuse_no_table(file: Path) -> None:
+    """One of a tokenizer's files that is something else than a table of settings. Raises CannotLoad, naming it."""
+    if not file.is_file():
+        return
+    size, head = size_and_head(file)
+    refuse_other_kinds(file.name, head, size)
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise CannotLoad("{name} is no table in JSON.", "Download {name} again.", name=file.name)
 
 
 def _missing(folder: Path) -> CannotLoad:

@@ -18,6 +18,7 @@ from engine.control import Control
 from engine.errors import Cancelled, CannotLoad, SettingsRefused, WorkbenchError
 from engine.events import LOAD_STAGES, LoadProgress
 from engine.loading import load
+from engine.prompt import end_tokens
 from engine.readings import give_memory_back, read_memory
 from engine.settings import LoadPlan
 from tests.tiny_models import byte_tokenizer, tiny_folder
@@ -200,6 +201,18 @@ def test_links_and_a_read_only_folder_load(original, tmp_path):
         loaded(links).close()
     finally:
         links.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "null", "{", '{"pad_token_id": "x", "eos_token_id": 7}', '{"max_new_tokens": -5}'], ids=range(5)
+)
+def test_a_generation_config_that_makes_no_sense_is_left_aside_with_a_note(folder, content):
+    (folder / "generation_config.json").write_text(content, "utf-8")
+    session = loaded(folder)
+    assert sum(note.startswith("generation_config.json ") for note in session.facts.notes) == 1
+    ends = {end.token_id for end in end_tokens(session, raw=True)}
+    session.close()
+    assert ends == ({7, 257} if "7" in content else {257})
 
 
 def test_a_missing_generation_config_and_missing_metadata_are_fine(folder):

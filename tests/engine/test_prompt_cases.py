@@ -333,6 +333,23 @@ def test_a_template_that_fails_names_no_end() -> None:
     assert ends(config_eos=3, template="{{ raise_exception('no') }}") == {3: "config.json"}
 
 
+@pytest.mark.parametrize("content", ["m.content | upper", "m.content | reverse", "''"])
+def test_a_template_that_writes_messages_another_way_names_no_wrong_end(content: str) -> None:
+    tokenizer = byte_tokenizer("{% for m in messages %}<|im_start|>{{ " + content + " }}<|im_end|>{% endfor %}")
+    assert end_tokens(session_of(tokenizer), raw=False) == ()
+
+
+def test_a_word_of_the_template_itself_is_not_taken_for_the_message() -> None:
+    words = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}<|im_start|>Done? Go."
+    assert [end.token_id for end in end_tokens(session_of(byte_tokenizer(words)), raw=False)] == [260]
+
+
+def test_an_end_beyond_every_number_of_the_library_is_told_by_its_number() -> None:
+    far = 10**12
+    ends = end_tokens(session_of(byte_tokenizer(), generation_eos=far), raw=True)
+    assert [(end.token_id, end.text) for end in ends] == [(far, f"<id {far}>")]
+
+
 def test_the_default_model_ends_its_turn_with_im_end(default) -> None:
     assert [(e.token_id, e.text) for e in end_tokens(default, False)] == [(2, "<|im_end|>")]
 

@@ -157,3 +157,13 @@ def test_a_tokenizer_file_that_is_something_else_is_named(tmp_path, content, wor
         load(LoadPlan(str(folder)), lambda event: None, Control())
     assert "tokenizer.json" in refused.value.what
     assert words in refused.value.what
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", ["[]", "null", "{", "\ufeff{}", "[" * 100_000], ids=range(5))
+def test_a_tokenizer_file_that_is_no_table_is_named(tmp_path, name, content):
+    folder = tiny_folder(tmp_path / "other")
+    (folder / name).write_text(content, "utf-8")
+    with pytest.raises(CannotLoad) as refused:
+        load(LoadPlan(str(folder)), lambda event: None, Control())
+    assert refused.value.what == f"{name} is no table in JSON."
