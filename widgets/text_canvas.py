@@ -45,6 +45,7 @@ class TextCanvas(QAbstractScrollArea):
 
     stuck_changed = Signal()  # whether the view follows the end
     size_changed = Signal()
+    words_moved = Signal()  # they lie elsewhere in the viewport
     copy_asked = Signal()
     play_asked = Signal()
     menu_asked = Signal(object)  # where on the screen: acts for the selected word are wanted
@@ -164,11 +165,13 @@ class TextCanvas(QAbstractScrollArea):
                 self._slice_timer.start()
                 return
             self._done, self._tail_done = len(run.tokens), run.end is not None
-        anchor = self._first_step_in_view()
+        anchor, seen = self._first_step_in_view(), self._selected_in_view(self.viewport().height())
         self._flow, self._new_flow = flow, None
         self._measure()
         if not self.follows_end and anchor is not None:
             self._scroll_to(anchor, at_top=True)
+        if seen is not None:
+            self._scroll_to(seen)
         self.viewport().update()
 
     def _first_step_in_view(self) -> int | None:
@@ -189,16 +192,21 @@ class TextCanvas(QAbstractScrollArea):
         if self.follows_end:
             bar.setValue(bar.maximum())
         self._moving = False
+        self.words_moved.emit()
 
     def _scrolled(self) -> None:
         if not self._moving:
-            bar = self.verticalScrollBar()
-            at_end = bar.value() >= bar.maximum() - 2
+            at_end = self._at_end()
             if at_end != self.follows_end:
                 self.follows_end = at_end
                 self.stuck_changed.emit()
+            self.words_moved.emit()
         self._popup.hide()
         self.viewport().update()
+
+    def _at_end(self) -> bool:
+        bar = self.verticalScrollBar()
+        return bar.value() >= bar.maximum() - 2
 
     def follow_end(self) -> None:
         self.follows_end = True
@@ -207,6 +215,8 @@ class TextCanvas(QAbstractScrollArea):
         self.viewport().update()
 
     def _scroll_to(self, step: int, at_top: bool = False) -> None:
+        while self._run is not None and self._done <= step < len(self._run.tokens):
+            self.refresh()  # a long text is still being laid out
         lines = self._flow.lines_of(step)
         if lines is None:
             return
@@ -222,10 +232,12 @@ class TextCanvas(QAbstractScrollArea):
     def _selection_changed(self) -> None:
         if self.store.current is not self._run:
             self.refresh()
-        step = self.store.selected_step
-        if step is not None and not self.store.following:
-            self._scroll_to(step)
-        elif self.store.following and self._run is not None and self._run.running and not self.follows_end:
+        step, run = self.store.selected_step, self._run
+        if not self.store.following:
+            if step is not None:
+                self._scroll_to(step)
+                self.follows_end = False  # what grows or shrinks below must not move the word away
+        elif run is not None and not self.follows_end and (run.running or self._at_end()):
             self.follow_end()
         self._describe()
         self.viewport().update()
@@ -386,9 +398,18 @@ class TextCanvas(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        seen = self._selected_in_view(event.oldSize().height())
         if event.size().width() != event.oldSize().width():
             self.lay_out_again()
         self._measure()
+        if seen is not None:
+            self._scroll_to(seen)
+
+    def _selected_in_view(self, height: int) -> int | None:
+        """The word that a person selected, where it is seen in a viewport of this height."""
+        step = None if self.store.following else self.store.selected_step
+        place = self.place_of(step) if step is not None else None
+        return step if place is not None and place.top() >= 0 and place.bottom() <= height else None
 
     # -- painting
 

@@ -65,7 +65,8 @@ class TextView(Panel):
         self.write_field = WriteHere(self.canvas)
         self.write_field.written.connect(self._written)
         self.write_field.closed.connect(self.canvas.setFocus)
-        self._write_at = 0
+        self._write_at = self._write_beside = 0  # tokens: where it is written, and at which one the field stands
+        self.canvas.words_moved.connect(self._place_field)
         self.canvas.stuck_changed.connect(self._show_state)
         store.frame.connect(self._show_state)
         store.selection_changed.connect(self._show_state)
@@ -87,12 +88,19 @@ class TextView(Panel):
         if run is None or step is None:
             return
         at_end = self.store.following and not run.running
-        self._write_at = step + 1 if at_end else step
+        self._write_at, self._write_beside = step + 1 if at_end else step, step
         self.store.select(step)
-        place = self.canvas.place_of(step)
+        self.write_field.open_at(self._beside(), "" if at_end else run.tokens[step].text)
+
+    def _beside(self) -> QRect:
+        """Where the word lies at which the field stands; the text's end where it has no text."""
+        place = self.canvas.place_of(self._write_beside)
         area = self.canvas.viewport().rect()
-        where = place.toRect() if place is not None else QRect(area.left(), area.bottom(), 1, 1)
-        self.write_field.open_at(where, "" if at_end else run.tokens[step].text)
+        return place.toRect() if place is not None else QRect(area.left(), area.bottom(), 1, 1)
+
+    def _place_field(self) -> None:
+        if self.write_field.isVisible():
+            self.write_field.put_at(self._beside())
 
     def _written(self, text: object) -> None:
         if (run := self.store.current) is not None:

@@ -43,7 +43,7 @@ class WriteHere(QFrame):
         self.hide()
 
     def open_at(self, place: QRect, word: str) -> None:
-        """Opens under a word, or over it where the parent ends. word: the text that stands there, "" at the end."""
+        """Opens at a word. word: the text that stands there, "" at the end."""
         stands = token_label(word)
         self.hint.setText(
             self.tr("in place of “{word}”; a space before it counts").format(word=stands)
@@ -53,17 +53,22 @@ class WriteHere(QFrame):
         lead = word[: len(word) - len(word.lstrip(" "))] if word.strip() else ""
         self.field.setText(word if word.isprintable() else lead)
         self.field.setSelection(len(lead), len(self.field.text()))
+        self.put_at(place)
+        self.show()
+        self.raise_()
+        self.field.setFocus()
+        self._typed()
+
+    def put_at(self, place: QRect) -> None:
+        """Under a word, or over it where the parent ends."""
         area = self.parentWidget().rect()
         self.setFixedWidth(min(WIDTH, area.width() - 16))
         self.adjustSize()
         x = max(8, min(place.left() - 10, area.width() - self.width() - 8))
         below = place.bottom() + 4
         above = place.top() - self.height() - 4
-        self.move(x, below if below + self.height() <= area.height() or above < 0 else above)
-        self.show()
-        self.raise_()
-        self.field.setFocus()
-        self._typed()
+        y = below if below + self.height() <= area.height() or above < 0 else above
+        self.move(x, max(0, min(y, area.height() - self.height())))
 
     def _typed(self) -> None:
         self.button.setEnabled(bool(self.field.text()))

@@ -226,6 +226,27 @@ def test_a_selection_made_elsewhere_is_scrolled_into_view(qtbot):
     assert view.canvas.viewport().rect().contains(place(view, 700))
 
 
+@pytest.mark.parametrize(("count", "step"), [(96, 90), (5000, 4500)])
+def test_the_field_opens_beside_its_word_right_after_a_switch_of_runs_and_stays_there(qtbot, count, step):
+    store, view = shown(qtbot, make.tokens([f" word{n}" for n in range(count)]), size=(420, 300))
+    older = make.tokens([f" older{n}" for n in range(count)], run_id=2)
+    run = make.recorded([make.start(run_id=2), *older, make.end(older)]).current
+    store.runs.append(run)
+    store.show(run)
+    store.select(step)
+    view.write_here()
+
+    def beside() -> bool:
+        place, field = view.canvas.place_of(step), view.write_field.geometry()
+        inside = place is not None and view.canvas.viewport().rect().contains(place.toRect())
+        return inside and min(abs(field.top() - place.bottom()), abs(place.top() - field.bottom())) < 10
+
+    assert beside()
+    view.resize(380, 240)  # as when the bar about other settings takes its room
+    qtbot.waitUntil(lambda: view.canvas._new_flow is None)
+    assert beside()
+
+
 def test_a_long_text_is_laid_out_anew_in_slices_and_whole_at_the_end(qtbot):
     events = make.tokens([" word"] * (4 * SLICE))
     store, view = shown(qtbot, events, size=(500, 300))
