@@ -20,12 +20,18 @@ class LaneRuns:
         self.store = store
         self.left_out: tuple[tuple[int, int], ...] = ()  # runs that were put side by side and found no room
         self._keys: dict[int, tuple[int, int]] = {}
+        self._to_come: set[tuple[int, int]] = set()  # asked for, and not in the store yet
 
     def began(self, lanes: LaneSet, run_id: int) -> None:
         """These lanes are written by this run, which numbers them by their letters."""
         self.left_out = ()
         for number, lane in enumerate(lanes.by_letter):
             self._keys[lane.key] = (run_id, number)
+        self._to_come = {(run_id, number) for number in range(len(lanes.lanes))}
+
+    def came(self, run: Run) -> None:
+        """It is in the store; where it is there no longer, it was taken out."""
+        self._to_come.discard(run.key)
 
     def lettered(self, lanes: LaneSet) -> LaneSet:
         """The same lanes, each called what its run is called elsewhere, as far as no two are then called the same."""
@@ -39,11 +45,13 @@ class LaneRuns:
     def forget(self) -> None:
         """A recording took the place of all runs, and its own may have the same numbers."""
         self._keys.clear()
+        self._to_come.clear()
         self.left_out = ()
 
     def put_beside(self, lanes: LaneSet) -> None:
         """Lets reports and exports hold these runs side by side: in this order, with these letters and reference."""
         known = {self._keys[lane.key]: lane for lane in lanes.lanes if lane.key in self._keys}
+        known = {key: lane for key, lane in known.items() if key in self._to_come or self.store.run(key) is not None}
         if known:
             letters = {key: lane.letter for key, lane in known.items()}
             self.store.put_beside((*known, *self.left_out), letters, self._keys.get(lanes.reference))

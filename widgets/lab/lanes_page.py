@@ -92,6 +92,7 @@ class LanesPage(QWidget):
         self.texts.acted.connect(self._acted)
         self.texts.words_written.connect(bar.write_words)
         self.store.opened.connect(self._forget_runs)
+        self.store.run_started.connect(self._came)
         self.undo_action = self._act(QKeySequence.StandardKey.Undo, self.undo)
         self.redo_action = self._act(QKeySequence.StandardKey.Redo, self.redo)
         self.add_action = self._act(QKeySequence("Ctrl+Shift+N"), self.add_lane)
@@ -336,6 +337,10 @@ class LanesPage(QWidget):
         self.texts.set_text_size(step)
 
     # ---------------------------------------------------------------- what was written
+
+    @Slot(object)
+    def _came(self, run: Run) -> None:
+        self._runs.came(run)
 
     @Slot()
     def _forget_runs(self) -> None:

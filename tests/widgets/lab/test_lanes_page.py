@@ -386,6 +386,22 @@ def test_what_was_taken_out_of_the_lanes_is_not_compared_until_it_comes_back(wri
     assert written.store.compared == ((1, 0), (1, 1), (1, 2))
 
 
+def test_a_run_that_was_pruned_stands_beside_nothing_any_more(page_of):
+    page = page_of(store_with(), CONTROL, HOTTER)
+    page.began(1)
+    assert page.store.compared == ((1, 0), (1, 1))  # as soon as they are asked for
+    for event in (*lane_events(0, CONTROL, SAME_U, lanes=2), *lane_events(1, HOTTER, SAME_U, lanes=2)):
+        page.store.take(event)
+    taken = page.store.take_out([(1, 1)])
+    page.look()
+    page.undo_action.trigger()
+    assert page.store.compared == ((1, 0),)
+    page.store.put_back(taken)
+    page.look()
+    page.add_lane()
+    assert page.store.compared == ((1, 0), (1, 1))
+
+
 def test_runs_compared_from_elsewhere_bring_their_letters(page_of):
     alone = [replace(event, run_id=2) for event in lane_events(0, CONTROL, SAME_U, lanes=1)]
     store = store_with(lane_events(0, CONTROL, SAME_U), lane_events(1, HOTTER, SAME_U), alone)
