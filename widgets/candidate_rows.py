@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QCoreApplication, QRectF, Qt
+from PySide6.QtCore import QT_TRANSLATE_NOOP, QCoreApplication, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
 from engine.events import Candidate
@@ -22,19 +22,21 @@ _LEFT, _RIGHT = int(_MIDDLE | Qt.AlignmentFlag.AlignLeft), int(_MIDDLE | Qt.Alig
 _CENTRE = int(_MIDDLE | Qt.AlignmentFlag.AlignHCenter)
 
 
+_CUTS = {
+    "top_k": QT_TRANSLATE_NOOP("cut", "top-k"),
+    "top_p": QT_TRANSLATE_NOOP("cut", "top-p"),
+    "min_p": QT_TRANSLATE_NOOP("cut", "min-p"),
+    "typical_p": QT_TRANSLATE_NOOP("cut", "typical-p"),
+    "no_repeat_ngram": QT_TRANSLATE_NOOP("cut", "no-repeat"),
+    "banned": QT_TRANSLATE_NOOP("cut", "ban"),
+    "bias": QT_TRANSLATE_NOOP("cut", "bias"),
+    "penalties": QT_TRANSLATE_NOOP("cut", "penalty"),
+}
+
+
 def cut_word(stage: str) -> str:
     """The stage that cut, in the words of its slider."""
-    translate = QCoreApplication.translate
-    return {
-        "top_k": translate("cut", "top-k"),
-        "top_p": translate("cut", "top-p"),
-        "min_p": translate("cut", "min-p"),
-        "typical_p": translate("cut", "typical-p"),
-        "no_repeat_ngram": translate("cut", "no-repeat"),
-        "banned": translate("cut", "ban"),
-        "bias": translate("cut", "bias"),
-        "penalties": translate("cut", "penalty"),
-    }.get(stage, stage)
+    return QCoreApplication.translate("cut", _CUTS[stage]) if stage in _CUTS else stage
 
 
 def _moved(candidate: Candidate) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import math
 import unicodedata
+from functools import lru_cache
 
 from PySide6.QtCore import QCoreApplication, QLocale
 
@@ -133,6 +134,7 @@ def visible(character: str) -> str:
     return character
 
 
+@lru_cache(maxsize=1 << 14)
 def token_label(text: str) -> str:
     """A token by itself on one line: · for leading and trailing spaces, marks for line breaks and controls.
 

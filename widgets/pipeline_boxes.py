@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication
+from PySide6.QtCore import QT_TRANSLATE_NOOP, QCoreApplication
 
 from engine.events import LOAD_STAGES
 from widgets.format import bytes_text, count_text, duration_text, number_text, rate_text, token_label
@@ -17,6 +17,22 @@ BOXES = (*LOAD, *COMPUTE, *OUTPUT)
 PER_TOKEN = ("probabilities", "sample", "detokenise", "format", "stream")  # follow each forward pass at once
 
 
+_TITLES = {
+    "blueprint": QT_TRANSLATE_NOOP("PipelineStrip", "blueprint"),
+    "skeleton": QT_TRANSLATE_NOOP("PipelineStrip", "skeleton"),
+    "weights": QT_TRANSLATE_NOOP("PipelineStrip", "weights"),
+    "placement": QT_TRANSLATE_NOOP("PipelineStrip", "placement"),
+    "kernels": QT_TRANSLATE_NOOP("PipelineStrip", "kernels"),
+    "tokenise": QT_TRANSLATE_NOOP("PipelineStrip", "tokenise"),
+    "embed": QT_TRANSLATE_NOOP("PipelineStrip", "embed"),
+    "probabilities": QT_TRANSLATE_NOOP("PipelineStrip", "probabilities"),
+    "sample": QT_TRANSLATE_NOOP("PipelineStrip", "sample"),
+    "detokenise": QT_TRANSLATE_NOOP("PipelineStrip", "detokenise"),
+    "format": QT_TRANSLATE_NOOP("PipelineStrip", "format"),
+    "stream": QT_TRANSLATE_NOOP("PipelineStrip", "stream"),
+}
+
+
 def title(box: str, store: RunStore) -> str:
     """The box's name as shown."""
     facts = store.shown_facts
@@ -24,21 +40,7 @@ def title(box: str, store: RunStore) -> str:
         if facts is None:
             return QCoreApplication.translate("PipelineStrip", "layers")
         return QCoreApplication.translate("PipelineStrip", "{count} layers").format(count=count_text(facts.layers))
-    names = {
-        "blueprint": QCoreApplication.translate("PipelineStrip", "blueprint"),
-        "skeleton": QCoreApplication.translate("PipelineStrip", "skeleton"),
-        "weights": QCoreApplication.translate("PipelineStrip", "weights"),
-        "placement": QCoreApplication.translate("PipelineStrip", "placement"),
-        "kernels": QCoreApplication.translate("PipelineStrip", "kernels"),
-        "tokenise": QCoreApplication.translate("PipelineStrip", "tokenise"),
-        "embed": QCoreApplication.translate("PipelineStrip", "embed"),
-        "probabilities": QCoreApplication.translate("PipelineStrip", "probabilities"),
-        "sample": QCoreApplication.translate("PipelineStrip", "sample"),
-        "detokenise": QCoreApplication.translate("PipelineStrip", "detokenise"),
-        "format": QCoreApplication.translate("PipelineStrip", "format"),
-        "stream": QCoreApplication.translate("PipelineStrip", "stream"),
-    }
-    return names[box]
+    return QCoreApplication.translate("PipelineStrip", _TITLES[box])
 
 
 def is_chat(store: RunStore) -> bool:

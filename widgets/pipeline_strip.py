@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QEnterEvent, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from widgets import theme
@@ -34,13 +34,23 @@ class Box(QAbstractButton):
         if state != (self.text(), self.figure, self.lit, self.passed, self.opened):
             if renamed:
                 self.setText(text)
-            if renamed or figure != self.figure:
-                self.setToolTip(plain_tooltip("\n".join(filter(None, (text, figure, tooltip(self.name))))))
+            if figure != self.figure:
                 self.setAccessibleDescription(figure)
+            if renamed or lit != self.lit:
+                self.setAccessibleName(self.tr("{name}, at work").format(name=text) if lit else text)
             self.figure, self.lit, self.passed, self.opened = figure, lit, passed, opened
-            self.setAccessibleName(self.tr("{name}, at work").format(name=text) if lit else text)
+            if self.underMouse():
+                self._write_tooltip()
             self.update()
         return renamed
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._write_tooltip()
+        super().enterEvent(event)
+
+    def _write_tooltip(self) -> None:
+        """Only where the mouse is: to write it takes longer than to paint the box."""
+        self.setToolTip(plain_tooltip("\n".join(filter(None, (self.text(), self.figure, tooltip(self.name))))))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look = theme.current()

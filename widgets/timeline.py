@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 WIDEST = 12.0  # of a bar with its gap, so that few tokens do not become boards
+ROUND_FROM = 1.5  # pixels of a bar's round corner
 GAP_FROM = 4.0  # narrower bars touch
 FLOOR_NATS = 2.0  # the scale's least top, so that a certain text looks calm
 
@@ -207,7 +208,9 @@ class TimelineBars(QWidget):
         gap = 2.0 if pitch >= GAP_FROM + 2 else 1.0 if pitch >= GAP_FROM else 0.0
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, gap > 0)
         painter.setPen(Qt.PenStyle.NoPen)
-        radius = min(2.0, (pitch - gap) / 3) if gap else 0.0
+        radius = min(2.0, (pitch - gap) / 3)
+        if radius < ROUND_FROM:  # not to be seen, and a call for each bar
+            radius = 0.0
         bottom = self.height() - 1.0
         tall = (heights * (room / top)).clip(min=1.5).tolist()
         boxes = [QRectF(i * pitch, bottom - height, pitch - gap, height) for i, height in enumerate(tall)]

@@ -193,8 +193,8 @@ def test_the_cache_is_drawn_as_measured_and_exact(qtbot, store):
     plot = shown(qtbot, KvCachePlot, store)
     write(store, make.river())
     tokens = store.current.tokens
-    _, measured = plot.measured.item.getData()
-    _, exact = plot.exact.item.getData()
+    measured = plot.measured.ys
+    exact = plot.exact.ys
     assert (measured[0], measured[-1]) == (tokens[0].kv_bytes, tokens[-1].kv_bytes)
     assert (exact[0], exact[-1]) == (23_040 * 38, 23_040 * (38 + tokens[-1].step))
     assert plot.remark_label.text() == f"1.9 MB · {38 + tokens[-1].step} tokens"
@@ -203,7 +203,7 @@ def test_the_cache_is_drawn_as_measured_and_exact(qtbot, store):
 def test_the_exact_line_is_left_out_where_layers_keep_a_window(qtbot, store):
     plot = shown(qtbot, KvCachePlot, store)
     write(store, make.river(), loaded=facts(kv_bytes_per_token=11_520))
-    assert plot.exact.item.getData()[0] is None or len(plot.exact.item.getData()[0]) == 0
+    assert len(plot.exact.xs) == 0
     assert exact_per_token(facts(kv_bytes_per_token=None), 1.0, 1.0) is None
     assert exact_per_token(None, 1.0, 1.0) is None
 
@@ -211,7 +211,7 @@ def test_the_exact_line_is_left_out_where_layers_keep_a_window(qtbot, store):
 def test_what_is_allocated_is_drawn_where_it_is_more(qtbot, store):
     plot = shown(qtbot, KvCachePlot, store)
     write(store, make.tokens([" a", " b"], kv_allocated_bytes=5_000_000))
-    assert list(plot.allocated.item.getData()[1]) == [5_000_000.0] * 2
+    assert list(plot.allocated.ys) == [5_000_000.0] * 2
 
 
 def test_speed_is_the_rolling_mean_of_steps_without_the_first():
@@ -226,7 +226,7 @@ def test_prefill_and_decode_speed_stand_apart(qtbot, store):
     plot = shown(qtbot, SpeedPlot, store)
     write(store, make.tokens([" a"] * 40, forward_ms=19.4, sampling_ms=0.6))
     assert plot.remark_label.text() == "decode 50.0 / s · prefill 131 / s"
-    xs, ys = plot.smooth.item.getData()
+    xs, ys = plot.smooth.xs, plot.smooth.ys
     assert xs[0] == 1.0
     assert ys == pytest.approx(np.full(len(ys), 50.0))
 
@@ -240,11 +240,11 @@ def test_memory_draws_weights_cache_prediction_and_process(qtbot, store):
         store.take(event)
         store.take(reading(at / 2, 480_000_000 + at))
         store.frame.emit()
-    weights, cache = plot.weights.item.getData()[1], plot.cache.item.getData()[1]
+    weights, cache = plot.weights.ys, plot.cache.ys
     assert set(weights) == {269_060_552.0}
     assert cache[-1] == 269_060_552 + events[-1].kv_bytes
-    assert plot.predicted.item.getData()[1][0] == predicted_weights(facts()) + 23_040 * 38
-    xs, ys = plot.process.item.getData()
+    assert plot.predicted.ys[0] == predicted_weights(facts()) + 23_040 * 38
+    xs, ys = plot.process.xs, plot.process.ys
     assert (xs[-1], ys[-1]) == (len(events) - 1, 480_000_000 + len(events) - 1)
     assert plot.cap.text.isVisible()
     assert "212 MB free" in plot.cap.text.toPlainText()
@@ -255,7 +255,7 @@ def test_before_a_run_memory_is_drawn_by_time(qtbot, store):
     for at in range(5):
         store.take(reading(100.0 + at, 100_000_000 * (at + 1)))
     store.frame.emit()
-    xs, ys = plot.process.item.getData()
+    xs, ys = plot.process.xs, plot.process.ys
     assert list(xs) == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert ys[-1] == 500_000_000
     assert not plot.by_token
@@ -268,8 +268,8 @@ def test_gpu_memory_comes_from_the_allocator_and_the_driver(qtbot, store):
     store.take(reading(0.0, gpus=(gpu, untold)))
     store.take(reading(1.0, gpus=(untold,)))
     store.frame.emit()
-    assert list(plot.gpu.item.getData()[1]) == [4e9, 1e9]
-    driver = plot.driver.item.getData()[1]
+    assert list(plot.gpu.ys) == [4e9, 1e9]
+    driver = plot.driver.ys
     assert driver[0] == 5e9
     assert math.isnan(driver[1])
 
@@ -306,7 +306,7 @@ def test_a_hidden_plot_draws_when_it_is_shown(qtbot, store):
     write(store, make.river())
     plot.resize(400, 200)
     plot.show()
-    assert len(plot.measured.item.getData()[0]) > 10
+    assert len(plot.measured.xs) > 10
 
 
 def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the_cache(qtbot, store):
@@ -314,7 +314,7 @@ def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the
     loaded = replace(facts(), read_bytes_per_s=20e9, read_bytes_per_token=269_030_016)
     events = make.river()
     write(store, events, loaded)
-    line = plot.ceiling.item.getData()[1]
+    line = plot.ceiling.ys
     assert line[0] == pytest.approx(20e9 / (269_030_016 + events[1].kv_bytes))
     assert line[-1] < line[0]
     plot.resize(900, 300)
@@ -325,7 +325,7 @@ def test_the_ceiling_is_the_bandwidth_over_what_a_token_reads_and_sinks_with_the
 def test_without_a_measured_bandwidth_there_is_no_ceiling(qtbot, store):
     plot = shown(qtbot, SpeedPlot, store)
     write(store, make.river())
-    assert plot.ceiling.item.getData()[1] is None or not len(plot.ceiling.item.getData()[1])
+    assert not len(plot.ceiling.ys)
 
 
 @pytest.mark.parametrize("kind", KINDS)

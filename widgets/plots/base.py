@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt, QTimer
-from PySide6.QtGui import QColor, QMouseEvent, QPen
+from pyqtgraph.functions import arrayToQPolygonF
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, QTimer
+from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from widgets import theme
@@ -116,11 +117,10 @@ class Curve:
     def __init__(self, plot: Plot, role: str, *, width: float = 1.6, style=Qt.PenStyle.SolidLine, fill: float = 0.0):
         self.plot, self.role, self.width, self.style, self.fill = plot, role, width, style, fill
         self._x = self._y = np.empty(0)
-        # Its own item, not smoothed: pyqtgraph fills in pieces, and smoothed pieces show their seams.
-        self.ground = pg.PlotCurveItem(connect="finite", antialias=False, pen=None) if fill else None
-        self.item = pg.PlotCurveItem(connect="finite", antialias=True)
-        for item in filter(None, (self.ground, self.item)):
-            plot.view.addItem(item)
+        self.xs = self.ys = np.empty(0)  # as they stand on the plot
+        self._lines: list[QPolygonF] = []  # of finite points each
+        self._grounds: list[QPolygonF] = []  # a line and the axis beneath it
+        self._pen, self._brush = QPen(), QBrush()
 
     def draw(self, x: Sequence[float | None] | np.ndarray, y: Sequence[float | int | None] | np.ndarray) -> None:
         """Takes the points; they are put on the plot with the next ranges."""
@@ -131,21 +131,67 @@ class Curve:
         """Puts the points on the plot. A dotted line that leads millions of pixels away ends the process in Qt's
         painter, so what is far outside is brought near."""
         across = x_to - x_from
-        xs = np.clip(self._x, x_from - across, x_to + across)
-        ys = np.clip(self._y, -top, 3.0 * top)
-        self.item.setData(xs, ys)
-        if self.ground is not None:
-            self.ground.setData(xs, ys)
+        self.xs = np.clip(self._x, x_from - across, x_to + across)
+        self.ys = np.clip(self._y, -top, 3.0 * top)
+        finite = np.isfinite(self.xs) & np.isfinite(self.ys)
+        if finite.all():
+            parts = [(0, finite.size)] if finite.size else []
+        else:
+            edges = np.flatnonzero(np.diff(finite, prepend=False, append=False))
+            parts = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+        self._lines = [arrayToQPolygonF(self.xs[begin:end], self.ys[begin:end]) for begin, end in parts]
+        if self.fill:
+            self._grounds = [
+                arrayToQPolygonF(
+                    np.append(self.xs[begin:end], self.xs[[end - 1, begin]]), np.append(self.ys[begin:end], (0.0, 0.0))
+                )
+                for begin, end in parts
+            ]
 
     def restyle(self) -> None:
         colour = getattr(theme.current(), self.role)
-        pen = QPen(colour, self.width, self.style)
-        pen.setCosmetic(True)  # else the width is in bytes or tokens
-        self.item.setPen(pen)
-        if self.ground is not None:
-            # An opaque tint: where two grounds lie on each other, the upper one is drawn first.
-            self.ground.setFillLevel(0.0)
-            self.ground.setBrush(theme.mixed(theme.current().panel, colour, self.fill))
+        self._pen = QPen(colour, self.width, self.style)
+        self._pen.setCosmetic(True)  # else the width is in bytes or tokens
+        # An opaque tint: where two grounds lie on each other, the upper one is drawn first.
+        self._brush = QBrush(theme.mixed(theme.current().panel, colour, self.fill))
+
+    def paint(self, painter: QPainter) -> None:
+        if self.fill:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self._brush)
+            for ground in self._grounds:
+                painter.drawPolygon(ground)
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(self._pen)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for line in self._lines:
+            painter.drawPolyline(line)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+
+class Curves(pg.GraphicsObject):
+    """A plot's curves as one item. pyqtgraph's own, one for each line and each ground, take five times as long."""
+
+    def __init__(self, curves: list[Curve]) -> None:
+        super().__init__()
+        self._curves, self._rect = curves, QRectF()
+
+    def put(self, x_from: float, x_to: float, top: float) -> None:
+        """Puts the curves' points on the plot."""
+        for curve in self._curves:
+            curve.put(x_from, x_to, top)
+        rect = QRectF(x_from, 0.0, x_to - x_from, top)
+        if rect != self._rect:
+            self.prepareGeometryChange()
+            self._rect = rect
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self._rect
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        for curve in self._curves:
+            curve.paint(painter)
 
 
 def whole(text: str) -> str:
@@ -160,10 +206,12 @@ class Plot(Panel):
         super().__init__(title, parent)
         self.store = store
         self.curves: list[Curve] = []
+        self._curves = Curves(self.curves)
         self.limits: list[Limit] = []
         self.by_token = True  # x is the token's number: hovering and clicking mean tokens
         self._drawn: tuple = ()
         self._top = 0.0
+        self._ranges = (0.0, 0.0, 0.0)  # of the axes: x from, x to, y to
         self._ticks: dict[str, list[tuple[float, str]]] = {}
         self.graph = pg.PlotWidget(parent=self)
         self.view = self.graph.getPlotItem()
@@ -171,6 +219,7 @@ class Plot(Panel):
         self.view.hideButtons()
         self.view.setMouseEnabled(False, False)
         self.view.setContentsMargins(0, 4, 6, 0)
+        self.view.addItem(self._curves, ignoreBounds=True)
         box = self.view.getViewBox()
         box.setDefaultPadding(0.0)
         box.disableAutoRange()
@@ -257,7 +306,7 @@ class Plot(Panel):
         if text:
             for curve in self.curves:
                 curve.draw((), ())
-                curve.put(0.0, 1.0, 1.0)
+            self._curves.put(0.0, 1.0, 1.0)
             for limit in self.limits:
                 limit.hide()
             self.selected_line.hide()
@@ -298,10 +347,11 @@ class Plot(Panel):
         if self.by_token and run is not None and run.running:
             x_to, top = x_from + with_room(x_to - x_from), with_room(top)
         self._top = top
-        for curve in self.curves:
-            curve.put(x_from, x_to, top)
-        self.view.setRange(xRange=(x_from, x_to), yRange=(0.0, top), padding=0.0)
-        self.view.getViewBox().updateMatrix()  # else pyqtgraph does it while painting, and all is painted twice
+        self._curves.put(x_from, x_to, top)
+        if self._ranges != (x_from, x_to, top):
+            self._ranges = x_from, x_to, top
+            self.view.setRange(xRange=(x_from, x_to), yRange=(0.0, top), padding=0.0)
+            self.view.getViewBox().updateMatrix()  # else pyqtgraph does it while painting, and all is painted twice
         line = self.fontMetrics().height()
         y_ticks = ticks(top, max(1, min(4, self.graph.height() // (line * 2))))
         room = top * (1.0 - 0.6 * line / max(line, self.graph.height() - 2 * line))  # a label at the edge is not drawn
@@ -435,6 +485,7 @@ class Limit:
         self.plot, self.role = plot, role
         self.line = pg.InfiniteLine(angle=0, movable=False)
         self.text = pg.TextItem(anchor=(1.0, 1.0))
+        self._shown: tuple[float, str, float, float] | None = None
         for item in (self.line, self.text):
             plot.view.addItem(item, ignoreBounds=True)
             item.hide()
@@ -444,14 +495,16 @@ class Limit:
         if not math.isfinite(level[0]):
             self.hide()
             return
-        self.line.setValue(level[0])
-        # Words stand under a line that is close to the top.
-        self.text.setAnchor((1.0, 0.0 if level[0] > 0.8 * self.plot._top else 1.0))
-        self.text.setText(words)
-        self.text.setPos(x_to, level[0])
+        shown = float(level[0]), words, x_to, self.plot._top
+        if shown != self._shown:
+            self._shown = shown
+            self.line.setValue(level[0])
+            # Words stand under a line that is close to the top.
+            self.text.setAnchor((1.0, 0.0 if level[0] > 0.8 * self.plot._top else 1.0))
+            self.text.setText(words)
+            self.text.setPos(x_to, level[0])
         self.line.show()
         self.text.show()
-        self.restyle()
 
     def hide(self) -> None:
         self.line.hide()

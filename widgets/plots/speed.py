@@ -32,6 +32,11 @@ def rolling_rate(times_ms: np.ndarray, window: int = WINDOW) -> np.ndarray:
     return np.where(np.isfinite(rates), rates, np.nan)
 
 
+def nearly_all(rates: np.ndarray) -> float:
+    """What 99 of 100 do not exceed: one token that came from a cache in no time must not flatten all others."""
+    return float(np.sort(rates)[(len(rates) - 1) * 99 // 100]) if len(rates) else 0.0
+
+
 def ceilings(run: Run, cached_bytes: np.ndarray) -> np.ndarray:
     """Tokens per second that memory allows at each token: bandwidth over the bytes read, weights and KV cache.
 
@@ -82,11 +87,8 @@ class SpeedPlot(Plot):
         each = rolling_rate(times, 1)
         self.single.draw(steps, each)
         self.smooth.draw(steps, self._rates)
-        known = each[np.isfinite(each)]
-        # One token that came from a cache in no time must not flatten all others.
-        top = float(np.percentile(known, 99)) if len(known) else 0.0
         smooth = self._rates[np.isfinite(self._rates)]
-        top = max(top, float(np.percentile(smooth, 99)) if len(smooth) else 0.0)
+        top = max(nearly_all(each[np.isfinite(each)]), nearly_all(smooth))
         self._ceilings = ceilings(run, cached)
         near = bool(len(self._ceilings) and len(smooth)) and self._ceilings.max() <= smooth.max() * CEILING_WITHIN
         self.ceiling.draw(steps, self._ceilings if near else ())
