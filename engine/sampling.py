@@ -350,9 +350,7 @@ class _Funnel:
         at = int(np.searchsorted(sums, target, side="right"))
         # Rounding may leave the target beyond the last sum (SAM-8): then the last that is possible at all.
         at = min(at, int(np.flatnonzero(weights > 0.0)[-1]))
-        low = 0.0 if at == 0 else float(sums[at - 1]) / self.weight
-        high = min(1.0, float(sums[at]) / self.weight)
-        return int(ids[at]), min(low, 1.0), high, math.log(min(1.0, float(weights[at]) / self.weight))
+        return self._placed(at, ids, weights, sums)
 
     def place_of(self, token_id: int) -> tuple[int, float, float, float]:
         """As `pick`, for a given token. One that was cut has no interval, and a probability of 0."""
@@ -363,9 +361,17 @@ class _Funnel:
         found = np.flatnonzero(ids == token_id)
         if not found.size or weights[found[0]] <= 0.0:
             return token_id, 0.0, 0.0, -math.inf
-        at, sums = int(found[0]), np.cumsum(weights) / self.weight
-        low = float(sums[at - 1]) if at else 0.0
-        return token_id, min(low, 1.0), min(1.0, float(sums[at])), math.log(min(1.0, float(weights[at]) / self.weight))
+        return self._placed(int(found[0]), ids, weights, np.cumsum(weights))
+
+    def _placed(
+        self, at: int, ids: np.ndarray, weights: np.ndarray, sums: np.ndarray
+    ) -> tuple[int, float, float, float]:
+        """What `pick` returns, for the token at this place of these. The last one's interval ends at 1: the whole
+        weight is another sum than theirs, by rounding."""
+        low = float(sums[at - 1]) / self.weight if at else 0.0
+        last = ids.size == self.kept and not weights[at + 1 :].any()
+        high = 1.0 if last else min(1.0, float(sums[at]) / self.weight)
+        return int(ids[at]), min(low, 1.0), high, math.log(min(1.0, float(weights[at]) / self.weight))
 
     def entropy(self) -> float:
         if self.whole:
