@@ -50,36 +50,31 @@ class _Pruned(QUndoCommand):
 class _Forked(QUndoCommand):
     """A fork that was made: undone, it is taken out with all that began in it. Made already when it is pushed."""
 
-    def __init__(self, window: MainWindow, key: Key, words: str) -> None:
+    def __init__(self, forks: Forks, key: Key, words: str) -> None:
         super().__init__(words)
-        self._window, self._key = window, key
+        self._forks, self._key = forks, key
         self._taken: list[tuple[int, Run]] = []
-        self._unwanted = False
 
     def redo(self) -> None:
-        self._unwanted = False
+        self._forks.unwanted = [each for each in self._forks.unwanted if each is not self]
         if self._taken:
-            self._window.store.put_back(self._taken)
+            self._forks.window.store.put_back(self._taken)
             self._taken = []
 
     def undo(self) -> None:
-        """One that is still being written is stopped first, and goes at its end."""
-        engine = self._window.engine
-        self._unwanted = engine.busy == "run" and engine.runs == self._key[0]
-        if self._unwanted:
+        """Where it, or what began in it, is still being written, that is stopped first, and all goes at its end."""
+        engine, keys = self._forks.window.engine, self._keys()
+        if engine.busy == "run" and any(engine.runs == run_id for run_id, _ in keys):
+            self._forks.unwanted.append(self)
             engine.stop()
         else:
-            self._take_out()
+            self.take_out()
 
-    def over(self) -> None:
-        """The engine is free again."""
-        if self._unwanted:
-            self._unwanted = False
-            self._take_out()
+    def take_out(self) -> None:
+        self._taken = self._forks.window.store.take_out(self._keys())
 
-    def _take_out(self) -> None:
-        store = self._window.store
-        self._taken = store.take_out(descendants(self._key, [run.start for run in store.runs]))
+    def _keys(self) -> list[Key]:
+        return descendants(self._key, [run.start for run in self._forks.window.store.runs])
 
 
 class _Renamed(QUndoCommand):
@@ -117,7 +112,7 @@ class Forks(QObject):
         self._missing = ""  # the model that wrote what was to be forked
         self._waits: ForkWish | None = None  # until the run that goes on has stopped
         self._expected = 0  # the number of the fork that was asked for
-        self._newest: _Forked | None = None
+        self.unwanted: list[_Forked] = []  # undone while they were written, in this order: they go at their end
         self._same: ForkWish | None = None
         for widget in (window.text_view, window.timeline, window.word_view):
             self.take_keys_of(widget)
@@ -130,7 +125,7 @@ class Forks(QObject):
         window.word_view.asked.connect(self.fork)
         window.text_view.asked.connect(self.fork)
         window.text_view.redecided_bar.go_on_requested.connect(self.go_on_elsewhere)
-        window.store.opened.connect(self.stack.clear)
+        window.store.opened.connect(self._forget)
         window.store.run_started.connect(self._begun)
         window.engine.busy_changed.connect(self._busy_changed)
 
@@ -233,8 +228,13 @@ class Forks(QObject):
         """A fork that was refused has nothing to undo."""
         if run.key == (self._expected, 0):
             self._expected = 0
-            self._newest = _Forked(self.window, run.key, self.tr("fork"))
-            self.stack.push(self._newest)
+            self.stack.push(_Forked(self, run.key, self.tr("fork")))
+
+    @Slot()
+    def _forget(self) -> None:
+        """A recording took the place of all runs, and its own may have the same numbers."""
+        self.stack.clear()
+        self.unwanted, self._waits, self._same = [], None, None
 
     @Slot()
     def with_another_seed(self) -> None:
@@ -331,8 +331,9 @@ class Forks(QObject):
     def _busy_changed(self, busy: object) -> None:
         if busy:
             return
-        if self._newest is not None:
-            self._newest.over()
+        unwanted, self.unwanted = self.unwanted, []
+        for each in unwanted:
+            each.take_out()
         wish, self._waits = self._waits, None
         if wish is not None:
             self.fork(wish)

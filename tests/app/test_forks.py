@@ -317,6 +317,27 @@ def test_undone_while_it_is_written_it_stops_and_goes(loaded, until):
     assert [each.key for each in window.store.runs] == [(1, 0), (2, 0)]
 
 
+def test_a_fork_within_a_fork_that_is_undone_while_it_is_written_comes_back_when_it_is_done_again(loaded, until):
+    window = loaded(sampling={"temperature": 0})
+    window.running.start_run()
+    until(lambda: over(window) and window.store.runs)
+    window.text_view.asked.emit(ForkWish(window.store.current.place(2), text="x"))
+    fork = forked(window, until)
+    window.engine.set_pace(0.02)
+    window.sampling_panel.limit_field.set_value(5000)
+    window.text_view.asked.emit(ForkWish(fork.place(5), text="y"))
+    until(lambda: len(window.store.runs) == 3 and len(window.store.runs[2].tokens) > 7)
+    for _ in range(2):
+        window.forks.undo_action.trigger()
+    until(lambda: over(window))
+    assert [run.key for run in window.store.runs] == [(1, 0)]
+    window.forks.redo_action.trigger()
+    assert [run.key for run in window.store.runs] == [(1, 0), (2, 0)]
+    window.forks.redo_action.trigger()
+    assert [run.key for run in window.store.runs] == [(1, 0), (2, 0), (3, 0)]
+    assert window.store.current.end.reason == "cancelled"
+
+
 def test_what_is_given_is_written_whole_whatever_the_limit(ran, until):
     window = ran()
     window.sampling_panel.limit_field.set_value(2)
