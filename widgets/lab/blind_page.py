@@ -100,9 +100,10 @@ class BlindPage(QWidget):
             self._show_test(test)
 
     def begin_test(self, test: BlindTest) -> None:
-        """A new one, as the window completed it."""
+        """A new one, as the window completed it, of the model that is loaded: its settings may name tokens."""
         self._ready, self._question, self._equal = None, None, 0
-        self._show_test(test)
+        facts = self.store.facts
+        self._show_test(replace(test, model=facts.name, precision=facts.precision) if facts is not None else test)
         self.next_round()
 
     def begun(self, question: BlindQuestion) -> None:
@@ -228,8 +229,8 @@ class BlindPage(QWidget):
 
     @Slot()
     def finish(self) -> None:
-        """The names are told."""
-        if self.test is None or not self.test.voted:
+        """The names are told; where nobody has voted, there is nothing to tell, and another test can be set up."""
+        if self.test is None:
             return
         rounds = self.test.voted  # one that waits for its vote is no round
         self.test = replace(self.test, rounds=rounds, finished=True)
@@ -237,7 +238,10 @@ class BlindPage(QWidget):
         if self._question is not None:
             self.stop()
         self._keep()
-        self._show_test(self.test)
+        if rounds:
+            self._show_test(self.test)
+        else:
+            self.set_up()
 
     @Slot()
     def vote_more(self) -> None:

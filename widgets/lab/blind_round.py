@@ -48,7 +48,7 @@ class BlindRoundView(QWidget):
         self.undo = QPushButton(self.tr("Take the last vote back"))
         self.undo.setToolTip("Ctrl+Z")
         self.undo.clicked.connect(self.undone)
-        self.end = QPushButton(self.tr("End, and tell the names"))
+        self.end = QPushButton()
         self.end.clicked.connect(self.ended)
         for part in (self.none, self.next):
             self._votes.addWidget(part)
@@ -119,7 +119,7 @@ class BlindRoundView(QWidget):
         self.next.setVisible(self._told)
         self.undo.setEnabled(bool(test.voted))
         votes = len(test.voted)
-        self.end.setEnabled(votes > 0)
+        self.end.setText(self.tr("End, and tell the names") if votes else self.tr("End the test"))
         self.end.setToolTip(
             self.tr("{votes} of {planned} votes are there").format(
                 votes=count_text(votes), planned=count_text(test.planned)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from engine import events as ev
 from engine.settings import SamplingSettings
+from tests.widgets.facts import facts
 from widgets.lab.blind_page import BlindPage
 from widgets.lab.blind_result import notes, verdicts
 from widgets.lab.experiment_wishes import AskRound, BeginBlind, KeepBlind, StopExperiment
@@ -34,13 +35,18 @@ def page(shown):
     return made
 
 
+def told(page, question, *texts):
+    loaded = page.store.facts
+    return ev.BlindTexts(question, loaded.name, loaded.precision, texts, ("length",) * len(texts))
+
+
 def answer(page, *texts):
     """The engine writes the texts that were asked for last."""
     question = next(wish.question for wish in reversed(page.wishes) if isinstance(wish, AskRound))
     page.store.set_activity("experiment")
     page.begun(question)
     page.store.set_activity("idle")
-    page.store.take(ev.Answered(question, ev.BlindTexts(question, "model", "float32", texts, ("length",) * len(texts))))
+    page.store.take(ev.Answered(question, told(page, question, *texts)))
     page.refresh()
     return question
 
@@ -88,7 +94,7 @@ def test_texts_that_are_wanted_while_the_engine_still_ends_its_work_are_asked_fo
     question = page.wishes[-1].question
     page.store.set_activity("experiment")
     page.begun(question)
-    page.store.take(ev.Answered(question, ev.BlindTexts(question, "model", "float32", ("a", "a"), ("eos", "eos"))))
+    page.store.take(ev.Answered(question, told(page, question, "a", "a")))
     asked = len(page.wishes)
     page.refresh()  # the answer is there, and the engine is not free yet
     assert page.test.equal == 1
@@ -154,8 +160,25 @@ def test_an_error_stops_the_test_and_the_button_goes_on(page):
     asked = len(page.wishes)
     page.resume.click()
     assert isinstance(page.wishes[asked], AskRound)
-    page.finish()  # without a vote there is nothing to tell
-    assert not page.test.finished
+
+
+def test_a_test_is_of_the_model_that_it_was_begun_with_and_can_be_ended_without_a_vote(page, qtbot):
+    page.begin_test(TEST)
+    page.stop()  # before the first texts
+    page.begun(page.wishes[-2].question)
+    page.store.set_activity("experiment")
+    page.store.set_activity("idle")
+    page.refresh()
+    page.store.take(ev.Loaded(facts(name="another")))
+    page.store.set_activity("idle")
+    page.go_on()
+    answer(page, "one", "two")
+    assert "votes on two models cannot be counted together" in page.bar.error.text()
+    assert page.test.rounds == ()
+    qtbot.mouseClick(page.round.end, Qt.MouseButton.LeftButton)
+    assert page._stack.currentWidget() is page.setup
+    kept = [wish.test for wish in page.wishes if isinstance(wish, KeepBlind)]
+    assert kept[-1].finished  # and is not gone on with at the next start
 
 
 def test_ended_while_texts_are_written_it_stops_them(page):
