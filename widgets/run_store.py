@@ -19,7 +19,7 @@ from widgets.run import Run
 from widgets.run_letters import letters_of, own_letter
 
 FRAME_MS = 16
-DECODE_FRAME_MS = 60  # while a model writes, which wants the processor's time
+DECODE_FRAME_MS = 66  # while a model writes, which wants the processor's time
 RUNNING = ("prefill", "decode", "paused")
 BUSY = ("loading", *RUNNING, "x-ray", "experiment")  # activities during which the engine answers no question
 READINGS_KEPT = 3600  # one an half second: half an hour
