@@ -60,7 +60,7 @@ class Blueprint:
 
     @property
     def layers(self) -> int:
-        return int(getattr(self.text_config, "num_hidden_layers", 0) or self.skeleton.layers)
+        return int(config_value(self.text_config, "num_hidden_layers") or self.skeleton.layers)
 
     @property
     def quantisation(self) -> str:
@@ -202,9 +202,18 @@ def _dtypes_in(folder: Path, files: WeightFiles | None) -> tuple[str, ...]:
     return files.float_dtypes()
 
 
+def config_value(config: Any, name: str) -> Any:
+    """What a config says, None where it says nothing; the largest where each layer has its own."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # transformers answers no question about all layers then
+        own = [getattr(layer, name, None) for layer in config.per_layer_config]
+        return max((value for value in own if isinstance(value, int)), default=None)
+
+
 def _whole(config: Any, *names: str) -> int:
     for name in names:
-        value = getattr(config, name, None)
+        value = config_value(config, name)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return 0

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from engine.blueprint import Blueprint, end_sources, licence_of, parameters_per_token
+from engine.blueprint import Blueprint, config_value, end_sources, licence_of, parameters_per_token
 from engine.inside import Leaf, Module, Outline
 from engine.memory import packing_for, tensor_bytes
 from engine.quantised import Quantised
@@ -97,7 +97,7 @@ def _rope(text: Any) -> tuple[float, str, float]:
 
 def _whole(config: Any, *names: str) -> int:
     for name in names:
-        value = getattr(config, name, None)
+        value = config_value(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return 0

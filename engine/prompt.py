@@ -49,7 +49,8 @@ def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt
         notes += more
     if not ids:
         raise PromptRefused("The prompt is empty, and this model has no token to begin with.", "Write something.")
-    if (largest := max(ids)) >= session.facts.vocab_size:
+    largest = max(ids)
+    if largest >= session.facts.vocab_size or (largest := min(ids)) < 0:
         raise PromptRefused(
             "The tokenizer gives the id {largest}, and the model knows only {size} tokens.",
             "This tokenizer does not belong to this model; load the folder that both came in.",

@@ -137,3 +137,17 @@ def test_a_gguf_header_stands_for_its_config(default_model_path):
     assert (o.layers, o.heads, o.kv_heads, o.hidden_size, o.vocab_size, o.tied) == (30, 9, 3, 576, 49_152, True)
     assert o.parameters == 134_515_008
     assert o.raw == (default_model_path / "config.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("family", ["gemma4_text", "dots3_note_text"])
+def test_where_each_layer_has_its_own_heads_the_largest_is_told(family, tmp_path):
+    """transformers answers no question about all layers of such a config, but raises."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(family)
+    config.save_pretrained(tmp_path)
+    told = of(tmp_path)
+    layers = config.per_layer_config
+    assert told.heads == max(layer.num_attention_heads for layer in layers)
+    assert told.kv_heads == max(layer.num_key_value_heads for layer in layers)
+    assert told.head_size == max(layer.head_dim for layer in layers)

@@ -282,6 +282,8 @@ def test_ids_beyond_the_model_are_refused_before_an_index_error() -> None:
     session = session_of(byte_tokenizer(), vocab_size=100)
     with pytest.raises(PromptRefused, match="122"):
         prepare(session, raw("z"))
+    with pytest.raises(PromptRefused, match="-1"):  # as a damaged recording may have them
+        prepare(session, Request(1, "A", raw=True, prompt_ids=(3, -1)))
     assert prepare(session, raw("A")).ids == [65]
 
 
