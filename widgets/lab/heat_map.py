@@ -194,10 +194,10 @@ class HeatMap(QWidget):
         low, high = data.words
         if not low:
             return
-        top = area.bottom() + 2 * metrics.height() + 14
-        bar = QRectF(area.left() + metrics.horizontalAdvance(low) + 8, top, min(180.0, area.width() * 0.5), LEGEND)
+        words = f"{high} {data.title}".strip()
+        bar = self.legend_bar(low, words)
         painter.setPen(look.muted)
-        middle = top + LEGEND / 2 + metrics.ascent() / 2 - 1
+        middle = bar.center().y() + metrics.ascent() / 2 - 1
         painter.drawText(QPointF(area.left(), middle), low)
         if high == low:
             return
@@ -208,9 +208,15 @@ class HeatMap(QWidget):
         painter.setBrush(gradient)
         painter.drawRoundedRect(bar, 3, 3)
         painter.setPen(look.muted)
-        room = int(self.width() - bar.right() - 10)
-        words = metrics.elidedText(f"{high} {data.title}".strip(), Qt.TextElideMode.ElideRight, room)
-        painter.drawText(QPointF(bar.right() + 8, middle), words)
+        shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, int(self.width() - bar.right() - 10))
+        painter.drawText(QPointF(bar.right() + 8, middle), shown)
+
+    def legend_bar(self, low: str, words: str) -> QRectF:
+        """The legend's strip of shades, which makes room for the words at its end."""
+        (area, _, _), metrics = self._metrics(), self.fontMetrics()
+        left, top = area.left() + metrics.horizontalAdvance(low) + 8, area.bottom() + 2 * metrics.height() + 14
+        room = self.width() - left - metrics.horizontalAdvance(words) - 12
+        return QRectF(left, top, max(60.0, min(180.0, area.width() * 0.5, room)), LEGEND)
 
     # ---------------------------------------------------------------- hands
 

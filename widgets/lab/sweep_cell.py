@@ -8,9 +8,10 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QListWidget, QListWidgetItem, QPushButton, QWidget
 
 from engine.events import FIGURES, Sweep
+from widgets import theme
 from widgets.format import UNKNOWN
 from widgets.lab.figure_words import figure_name, figure_text, figure_tip
-from widgets.panel import ElidedLabel, Panel
+from widgets.panel import ElidedLabel, Panel, PlainLabel
 from widgets.small import SmallText
 
 NUMBER = Qt.ItemDataRole.UserRole
@@ -24,8 +25,8 @@ class CellPanel(Panel):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("", parent)
         self.set_title(self.tr("Cell"))
-        self.setMinimumWidth(230)
-        self.setMaximumWidth(330)
+        self.setMinimumWidth(theme.base_px() * 20)
+        self.setMaximumWidth(theme.base_px() * 25)
         self._seed = 0
         self.words = SmallText("", "")
         self.grid = QGridLayout()
@@ -35,7 +36,7 @@ class CellPanel(Panel):
         self._values: dict[str, tuple[ElidedLabel, ElidedLabel]] = {}
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for row, figure in enumerate(FIGURES):
-            name = ElidedLabel(figure_name(figure), "muted")
+            name = PlainLabel(figure_name(figure), "muted")
             mean, spread = ElidedLabel("", "value"), ElidedLabel("", "muted")
             for label in (mean, spread):
                 label.setAlignment(right)

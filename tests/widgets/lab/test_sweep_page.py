@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -229,6 +230,26 @@ def test_a_low_window_takes_from_the_list_of_runs_and_not_from_the_figures(page)
     page.cell.runs.hide()
     page.cell.layout().activate()
     assert with_list - page.cell.minimumSizeHint().height() <= 3 * page.cell.fontMetrics().lineSpacing()
+
+
+def test_names_of_figures_are_read_whole_in_a_small_window(qtbot, page):
+    page.setStyleSheet(f"* {{ font-size: {theme.base_px()}px }}")
+    page.resize(718, 560)  # as in a window 1024 wide
+    runs = tuple(run(float(n), tokens=1000 + 300 * n, tokens_per_s=100.0 + 30 * n) for n in range(12))
+    page.show_sweep(replace(sweep(), runs=runs))
+    grid, metrics = page.cell.grid, page.map.fontMetrics()
+    spread = grid.itemAtPosition(0, 2).widget()
+    qtbot.waitUntil(lambda: page.cell.geometry().right() < page.width() and spread.width() >= spread.sizeHint().width())
+    for row in range(len(ev.FIGURES)):
+        name = grid.itemAtPosition(row, 0).widget()
+        assert name.width() >= name.sizeHint().width()
+    for name in ev.FIGURES:
+        data = heat_map(sweep(), name)
+        page.map.set_data(data)
+        words = f"{data.words[1]} {data.title}"
+        assert (
+            page.map.legend_bar(data.words[0], words).right() + 8 + metrics.horizontalAdvance(words) <= page.map.width()
+        )
 
 
 def test_a_map_of_thousands_of_cells_finds_its_span_once(qtbot, monkeypatch):
