@@ -19,11 +19,13 @@ def _tr(text: str) -> str:
 
 
 def run_name(store: RunStore, run: Run) -> str:
-    """What the person calls it, else its number, and its lane's letter where it is one of several."""
-    if run.start.name:
-        return run.start.name
-    number = _tr("run {number}").format(number=count_text(run.start.run_id))
-    return f"{number} {store.letter(run)}".strip()
+    """What the person calls it; its number, and its lane's letter where it is one of several, where it has no name or
+    another run has the same."""
+    number = f"{_tr('run {number}').format(number=count_text(run.start.run_id))} {store.letter(run)}".strip()
+    name = run.start.name
+    if name and any(each.start.name == name for each in store.runs if each is not run):
+        return f"{name} ({number})"
+    return name or number
 
 
 def run_words(store: RunStore, run: Run) -> str:

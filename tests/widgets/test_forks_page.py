@@ -214,6 +214,8 @@ def test_runs_are_called_by_name_number_and_letter(page):
     for start in (make.start(5), make.start(6, lane=1, lanes=4), make.start(7, name="calm")):
         page.store.take(start)
     assert [run_name(page.store, run) for run in page.store.runs[4:]] == ["run 5", "run 6 B", "calm"]
+    page.store.take(make.start(8, lane=1, lanes=2, name="calm"))  # lanes have the same names in each of their runs
+    assert [run_name(page.store, run) for run in page.store.runs[6:]] == ["calm (run 7)", "calm (run 8 B)"]
     assert run_words(page.store, page.store.run((4, 0))).startswith("run 4 · from run 1 at word 8 · T")
 
 
