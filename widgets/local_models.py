@@ -104,7 +104,7 @@ class LocalModels(QWidget):
                 lambda m: m.size_bytes or None, 7, True, self.tr("The weight files on the disk"),
             ),
             Column(
-                self.tr("precision"), lambda m: m.precision or UNKNOWN, lambda m: m.precision.casefold() or None, 10,
+                self.tr("precision"), lambda m: m.precision or UNKNOWN, lambda m: m.precision.casefold() or None, 9,
                 False, self.tr("The number type of the weights on the disk, or how they are quantised"),
             ),
             Column(
@@ -117,14 +117,14 @@ class LocalModels(QWidget):
                 self.tr("Whether it has a chat template: made to answer messages, or to continue raw text"),
             ),
             Column(
-                self.tr("files"), self._weights_word, lambda m: m.weights or None, 11, False,
+                self.tr("files"), self._weights_word, lambda m: m.weights or None, 10, False,
                 self.tr("safetensors and GGUF hold numbers only; a pickle can run a program when it is read"),
             ),
             Column(
-                self.tr("family"), lambda m: m.family or UNKNOWN, lambda m: m.family.casefold() or None, 10, False,
+                self.tr("family"), lambda m: m.family or UNKNOWN, lambda m: m.family.casefold() or None, 8, False,
                 self.tr("model_type: which architecture it is built as"),
             ),
-            Column(self.tr("where"), self._kind_word, lambda m: m.kind, 10),
+            Column(self.tr("where"), self._kind_word, lambda m: m.kind, 8),
         ]  # fmt: skip
 
     def _build_details(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QByteArray, QModelIndex, QSortFilterProxyModel, Qt, Signal, Slot
-from PySide6.QtGui import QFontMetrics, QKeyEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from widgets import theme
@@ -17,6 +18,7 @@ from widgets.format import plain_tooltip
 
 Index = QModelIndex | Any  # Qt gives a persistent one now and then
 SORT = Qt.ItemDataRole.UserRole
+LEAST = 0.7  # of its width a column keeps where there is no room for all
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,9 @@ class RowsView(QTableView):
         theme.changes.changed.connect(self._restyle)
         self.selectionModel().currentRowChanged.connect(self._row_changed)
         self.doubleClicked.connect(self._act)
+        self._wanted: list[int] = []  # widths where there is room for all
+        self._fitting = False
+        header.sectionResized.connect(self._column_drawn)
         self._restyle()
         self.set_widths()
 
@@ -179,9 +184,43 @@ class RowsView(QTableView):
 
     def set_widths(self) -> None:
         """Each column as wide as its width says, and as its title needs."""
+        self._wanted = self._widths(1.0)
+        self._fit()
+
+    def _widths(self, share: float) -> list[int]:
+        """share: of what each column's width says."""
         letter, title = QFontMetrics(theme.font()).horizontalAdvance("n"), QFontMetrics(theme.font(bold=True))
-        for at, column in enumerate(self.rows.columns):
-            self.setColumnWidth(at, max(letter * column.width, title.horizontalAdvance(column.title)) + 14)
+        return [
+            round(max(share * letter * column.width, title.horizontalAdvance(column.title))) + 14
+            for column in self.rows.columns
+        ]
+
+    def _fit(self) -> None:
+        """Where the columns find no room those of words give a part of theirs, if that is enough."""
+        wanted, figures = self._wanted, [column.figures for column in self.rows.columns]
+        least = [most if whole else min(few, most)
+                 for few, most, whole in zip(self._widths(LEAST), wanted, figures, strict=True)]  # fmt: skip
+        give, over = sum(wanted) - sum(least), sum(wanted) - self.viewport().width()
+        part = over / give if self.isVisible() and 0 < over <= give else 0.0
+        self._fitting = True
+        for at, (most, few) in enumerate(zip(wanted, least, strict=True)):
+            self.setColumnWidth(at, math.floor(most - part * (most - few)))
+        self._fitting = False
+
+    @Slot(int, int, int)
+    def _column_drawn(self, at: int, _before: int, width: int) -> None:
+        """A person drew it wider or narrower; the last one only takes what the others leave."""
+        if not self._fitting and self.horizontalHeader().visualIndex(at) < len(self._wanted) - 1:
+            self._wanted[at] = width
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._fit()
 
     # ---------------------------------------------------------------- what it holds
 
@@ -254,5 +293,6 @@ class RowsView(QTableView):
         with contextlib.suppress(ValueError, TypeError):
             self.horizontalHeader().restoreState(QByteArray(base64.b64decode(state)))  # type: ignore[arg-type]
         assert self.horizontalHeader().count() == count
+        self._fit()
         header = self.horizontalHeader()
         self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())

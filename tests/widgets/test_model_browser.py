@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from engine import events as ev
+from widgets import theme
 from widgets.model_browser import ModelBrowser
 from widgets.rows import SORT
 
@@ -379,6 +380,17 @@ def test_a_finished_download_can_be_loaded_and_dismissed(browser, hub):
 
 
 # ---------------------------------------------------------------- remembering
+
+
+def test_the_table_does_not_scroll_sideways_in_the_window_as_it_opens(qtbot, browser):
+    browser.setStyleSheet(f"* {{ font-size: {theme.base_px()}px }}")
+    browser.resize(1240, 700)
+    browser.show()
+    table = browser.local.table
+    qtbot.waitUntil(lambda: table.viewport().width() > 880 and table.horizontalScrollBar().maximum() == 0)
+    assert table.horizontalHeader().length() <= table.viewport().width()
+    browser.resize(1700, 700)
+    qtbot.waitUntil(lambda: table.columnWidth(0) == table._wanted[0])
 
 
 def test_size_columns_and_the_last_search_come_back(qtbot, browser, hub):
