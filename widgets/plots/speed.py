@@ -63,7 +63,7 @@ class SpeedPlot(Plot):
             ).format(window=WINDOW)
         )
         self._columns = Columns(step_ms, attrgetter("kv_bytes"))
-        self.single = self.curve("line", width=1.0)
+        self.single = self.curve("muted", width=0.6)
         self.smooth = self.curve("accent", width=1.8)
         self.ceiling = self.curve("warning", width=1.2, style=Qt.PenStyle.DashLine)
         self._rates = np.empty(0)
