@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QScrollArea
 
 from engine import events as ev
 from engine.events import ORDERED, OrderQuestion, TwoOrders
@@ -13,7 +14,7 @@ from engine.settings import SamplingSettings
 from tests.widgets import events_factory as make
 from widgets.lab.order_chips import OrderChips
 from widgets.lab.order_page import LAST, OrderPage, why_words
-from widgets.lab.order_picture import kept_text, share_text
+from widgets.lab.order_picture import ROW, kept_text, share_text
 from widgets.run_store import RunStore
 
 
@@ -91,7 +92,7 @@ def test_a_chip_is_moved_with_keys(chips):
 
 
 def test_without_a_word_it_says_what_will_be_there(page):
-    assert "No word yet" in page.word_label.text()
+    assert "No word yet" in page.top_panel.remark_label.text()
     assert not page.asked_for
 
 
@@ -151,3 +152,20 @@ def test_a_low_temperature_is_told_otherwise(page):
     page._take(SamplingSettings(temperature=0.2, top_p=0.9), touched=True)
     found = page.store.inside.answers[page.asked_for[-1]]
     assert "100" not in why_words(found, page.settings)
+
+
+def test_in_a_low_window_every_stage_is_drawn_and_the_page_scrolls(qtbot, page):
+    write(page)
+    page.fields["typical_p"].set_value(0.95)
+    page._field_changed(0.95)
+    page.resize(700, 500)  # as in a window of 1024 x 700
+    area = page.findChild(QScrollArea)
+    for funnel in (page.today, page.other):
+        qtbot.waitUntil(lambda funnel=funnel: funnel.height() >= funnel.minimumSizeHint().height())
+    qtbot.waitUntil(lambda: area.verticalScrollBar().maximum() > 0)
+    assert area.widget().width() == area.viewport().width()
+    assert page.list.height() >= 4 * ROW
+    assert page.why.height() >= page.why.heightForWidth(page.why.width())
+    ends = page.list.columns()
+    for head, begin in zip(page.heads, (2 * ends[0] - ends[1], ends[0], ends[1]), strict=True):
+        qtbot.waitUntil(lambda head=head, begin=begin: abs(head.x() - page.list.x() - begin - 12) <= 2)

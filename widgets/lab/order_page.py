@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from PySide6.QtCore import QCoreApplication, Signal, Slot
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from engine.events import ORDERED, OrderedFilters, OrderQuestion, TokenEvent, TwoOrders
 from engine.settings import RANGES, SamplingSettings
@@ -15,7 +15,7 @@ from widgets.fields import NumberField, number_shown
 from widgets.format import count_text, number_text, token_label
 from widgets.lab.order_chips import OrderChips
 from widgets.lab.order_picture import Funnel, OrderList, kept_text
-from widgets.panel import ElidedLabel, FittingLabel, Panel, PlainLabel
+from widgets.panel import ElidedLabel, Panel, PlainLabel, scrolling
 from widgets.run import Run
 from widgets.run_store import RunStore
 from widgets.sampling_rows import knobs
@@ -38,7 +38,9 @@ class OrderPage(QWidget):
         self._touched = False
         self._shown: object = None
         self._question: OrderQuestion | None = None
-        column = QVBoxLayout(self)
+        inside = QWidget()
+        inside.setProperty("plain", True)
+        column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(theme.GAP)
         column.addWidget(self._build_top())
@@ -52,6 +54,9 @@ class OrderPage(QWidget):
         row.addWidget(self.other_panel, 1)
         column.addLayout(row)
         column.addWidget(self._build_list(), 1)
+        outside = QVBoxLayout(self)
+        outside.setContentsMargins(0, 0, 0, 0)
+        outside.addWidget(scrolling(inside))
         self.setFocusProxy(self.chips)
         store.selection_changed.connect(self._selection_changed)
         theme.changes.changed.connect(self._head_columns)
@@ -105,8 +110,6 @@ class OrderPage(QWidget):
             buttons.addWidget(button)
         buttons.addStretch()
         panel.body.addLayout(buttons)
-        self.word_label = FittingLabel("muted")
-        panel.body.addWidget(self.word_label)
         self.top_panel = panel
         return panel
 
@@ -141,9 +144,11 @@ class OrderPage(QWidget):
         self._head_row.setContentsMargins(0, 0, 0, 0)
         self._head_row.setHorizontalSpacing(0)
         for at, head in enumerate(self.heads):
+            head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             self._head_row.addWidget(head, 0, at + 1)
         panel.body.addLayout(self._head_row)
         self.list = OrderList()
+        self.list.columns_moved.connect(self._head_columns)
         panel.show_focus_of(self.list)
         panel.body.addWidget(self.list, 1)
         self.list_panel = panel
@@ -236,11 +241,13 @@ class OrderPage(QWidget):
             at=count_text(token.step + 1), count=count_text(len(run.tokens) + run.lost), word=word
         )
         rest = self.tr("Alt+Left and Alt+Right go through the text.")
-        self.word_label.set_wordings(f"{place}. {rest}", place)
+        self.top_panel.set_remark(place, rest)
 
     def _show_empty(self) -> None:
         self._shown = None
-        self.word_label.set_wordings(self.tr("No word yet: write a text, or open a recorded one."))
+        self.top_panel.set_remark(
+            self.tr("No word yet: write a text, or open a recorded one."), "", self.tr("no word yet")
+        )
         self.today.show_order(None)
         self.other.show_order(None)
         for panel in (self.today_panel, self.other_panel):
@@ -270,13 +277,9 @@ class OrderPage(QWidget):
         """The heads stand over their columns."""
         ends = self.list.columns()
         each = ends[1] - ends[0]
+        self._head_row.setContentsMargins(0, 0, self.list.width() - self.list.viewport().width(), 0)
         for at, width in enumerate((ends[0] - each + 12, each, each, each - 12)):
-            self._head_row.setColumnMinimumWidth(at, max(0, round(width)))
             self._head_row.setColumnStretch(at, max(1, round(width)))
-
-    def resizeEvent(self, event: object) -> None:
-        super().resizeEvent(event)  # type: ignore[arg-type]
-        self._head_columns()
 
     def showEvent(self, event: object) -> None:
         super().showEvent(event)  # type: ignore[arg-type]

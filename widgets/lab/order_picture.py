@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QCoreApplication, QRectF, QSize, Qt
+from PySide6.QtCore import QCoreApplication, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
@@ -15,6 +15,7 @@ from widgets.format import count_text, percent_text, token_label
 from widgets.lab.order_chips import stage_word
 
 ROW = 26.0
+LEAST_ROWS = 4  # of the list: a low window scrolls the whole page
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine
 _LEFT, _RIGHT = int(_MIDDLE | Qt.AlignmentFlag.AlignLeft), int(_MIDDLE | Qt.AlignmentFlag.AlignRight)
 
@@ -108,6 +109,8 @@ def share_text(low: float, high: float) -> str:
 class OrderList(QAbstractScrollArea):
     """The word's alternatives: by the model, in today's order, in the other order. Cut ones name their culprit."""
 
+    columns_moved = Signal()
+
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._token: TokenEvent | None = None
@@ -115,6 +118,7 @@ class OrderList(QAbstractScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setAutoFillBackground(False)
+        self.setMinimumHeight(round(LEAST_ROWS * ROW))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(self.tr("The word's alternatives in both orders"))
 
@@ -144,6 +148,7 @@ class OrderList(QAbstractScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._measure()
+        self.columns_moved.emit()
 
     def columns(self) -> tuple[float, float, float]:
         """Where the model's share, today's and the other order's columns end."""
