@@ -38,6 +38,10 @@ class LaneSource(QObject):
     def current(self) -> Run | None:
         return self.run
 
+    @property
+    def runs(self) -> list[Run]:
+        return self.store.runs
+
     def above(self, run: Run) -> Run | None:
         return self.store.above(run)
 

@@ -13,6 +13,7 @@ from engine.settings import LanePrompt, SamplingSettings
 from tests.widgets import events_factory as made
 from tests.widgets.facts import facts
 from tests.widgets.lanes_factory import COMMON, CONTROL, GREEDY, HOTTER, SAME_U, lane_events, store_with
+from tests.widgets.test_store_forks import fork_events, parent_events
 from widgets import theme
 from widgets.lab.fork_tree import ForkTree
 from widgets.lab.lane_bar import free_bytes
@@ -400,6 +401,19 @@ def test_a_run_that_was_pruned_stands_beside_nothing_any_more(page_of):
     page.look()
     page.add_lane()
     assert page.store.compared == ((1, 0), (1, 1))
+
+
+def test_in_a_lane_too_the_flag_of_a_fork_names_what_it_left(page_of):
+    parent = parent_events(name="calm")
+    store = RunStore()
+    for event in (*parent, *fork_events(parent, 4, name="calm")):
+        store.take(event)
+    page = page_of(store)
+    store.compare(store.runs)
+    page.look()
+    store.show(store.runs[1])
+    store.select(4)
+    assert "Here this text left calm (run 1)." in columns(page)[1].canvas.accessibleDescription()
 
 
 def test_runs_compared_from_elsewhere_bring_their_letters(page_of):
