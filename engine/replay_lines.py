@@ -276,7 +276,11 @@ class Reader:
         """The event of a line of a known kind. Raises KeyError, TypeError or ValueError when the line is damaged."""
         if values["kind"] == "token":
             return self._token(values)
-        return built(KINDS[values["kind"]], values)
+        event = built(KINDS[values["kind"]], values)
+        if isinstance(event, ev.RunStart):
+            for token_id in (*(token.token_id for token in event.prompt_tokens), *event.written):
+                _id(token_id)
+        return event
 
     def _token(self, v: dict[str, Any]) -> ev.TokenEvent:
         top, more = v["top"], v.get("more")
@@ -294,11 +298,14 @@ class Reader:
         )
         if top and (not stages or stages[0].name != "raw"):
             raise ValueError("the stages do not begin with the raw one")
+        temperature = _float(v["temperature"])
+        if temperature <= 0.0 and any(figures.name == "temperature" for figures in stages):
+            raise ValueError("a greedy choice has no stage of the temperature")
         return ev.TokenEvent(
             run_id=_int(v["run_id"]),
             lane=_int(v["lane"]),
             step=_int(v["step"]),
-            token_id=_int(v["token_id"]),
+            token_id=_id(v["token_id"]),
             text=_str(v["text"]),
             token_text=self._shared(v["token_text"]),
             special=_bool(v["special"]),
@@ -311,14 +318,14 @@ class Reader:
             entropy_nats=_float(v["entropy_nats"]),
             final_entropy_nats=_float(v["final_entropy_nats"]),
             stages=stages,
-            vocab_size=_int(v["vocab_size"]),
+            vocab_size=_id(v["vocab_size"]),
             rank=_int(v["rank"]),
             logprob=_logprob(v["logprob"]),
             final_logprob=-math.inf if v["final_logprob"] is None else _logprob(v["final_logprob"]),
             u=None if v["u"] is None or not math.isfinite(v["u"]) else _float(v["u"]),
             draw_low=_float(v["draw_low"]),
             draw_high=_float(v["draw_high"]),
-            temperature=_float(v["temperature"]),
+            temperature=temperature,
             settings=self._shared_settings(v["settings"]),
             forward_ms=_float(v["forward_ms"]),
             sampling_ms=_float(v["sampling_ms"]),
@@ -373,6 +380,13 @@ def _logits(values: list[Any]) -> array:
 def _int(value: Any) -> int:
     if value.__class__ is not int:
         raise TypeError(f"{value!r:.40} is not a whole number")
+    return value
+
+
+def _id(value: Any) -> int:
+    """A token's number: those of every tokenizer and model fit into 31 bits."""
+    if not 0 <= _int(value) < 2**31:
+        raise ValueError(f"{value!r:.40} is no token")
     return value
 
 

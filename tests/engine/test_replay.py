@@ -372,6 +372,26 @@ def test_a_probability_above_1_is_damage(recorded: Path, name: str) -> None:
     assert f"Line {at + 1} damaged" in read_replay(recorded).damage
 
 
+@pytest.mark.parametrize(
+    ("kind", "pattern", "bad"),
+    [
+        ("start", r'"token_id":\d+', f'"token_id":{2**63}'),
+        ("token", r'"token_id":\d+', '"token_id":-1'),
+        ("token", r'"token_id":\d+', f'"token_id":{2**64}'),
+        ("token", r'"vocab_size":\d+', f'"vocab_size":{2**64}'),
+        ("token", r'"temperature":[\d.]+', '"temperature":0'),
+    ],
+    ids=range(5),
+)
+def test_numbers_that_no_token_can_have_are_damage(recorded: Path, kind: str, pattern: str, bad: str) -> None:
+    """They would stop whoever decides the run anew or lists its alternatives."""
+    lines = recorded.read_text("utf-8").split("\n")
+    at = next(n for n, line in enumerate(lines) if f'"kind":"{kind}"' in line and re.search(pattern, line))
+    lines[at] = re.sub(pattern, bad, lines[at], count=1)
+    recorded.write_text("\n".join(lines), "utf-8")
+    assert f"Line {at + 1} damaged" in read_replay(recorded).damage
+
+
 def test_a_byte_order_mark_is_no_damage(recorded: Path) -> None:
     recorded.write_bytes(b"\xef\xbb\xbf" + recorded.read_bytes())
     assert read_replay(recorded).events == EVENTS
