@@ -338,7 +338,11 @@ def _weight_map(index: Path) -> tuple[dict[str, str], dict]:
     except (ValueError, RecursionError):
         raise CannotLoad("The index {name} is not JSON.", again, name=index.name) from None
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(v, str) for v in weight_map.values()):
+    if (
+        not isinstance(weight_map, dict)
+        or not weight_map
+        or not all(v and isinstance(v, str) for v in weight_map.values())
+    ):
         raise CannotLoad("The index {name} does not say which file holds which tensor.", again, name=index.name)
     if not isinstance(content.get("metadata"), dict):
         raise CannotLoad(

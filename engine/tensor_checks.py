@@ -31,11 +31,20 @@ def refuse_wrong_tensors(blueprint: Blueprint, files: WeightFiles) -> None:
         return
     _refuse_missing_experts(files)
     model = blueprint.skeleton.model
-    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    state = model.state_dict()
+    shapes = {name: tuple(t.shape) for name, t in state.items()}
     held = {name if name in shapes else _with_prefix(name, model): entry for name, entry in files.tensors.items()}
     for name, entry in held.items():
         if name in shapes and entry.shape != shapes[name]:
             raise wrong_shape(name, entry.shape, shapes[name])
+        if name in shapes and state[name].is_floating_point() and not entry.dtype.startswith(("F", "BF")):
+            raise CannotLoad(
+                "The tensor {name} holds numbers of the type {dtype} in {file}, which are no weights as they stand.",
+                "The files may be packed by a method that config.json does not name: download the whole folder again.",
+                name=name,
+                dtype=entry.dtype,
+                file=entry.file.name,
+            )
     known = sum(name in shapes for name in held)
     if known < len(held) * 0.5:
         return

@@ -127,6 +127,7 @@ def test_a_tensor_that_the_index_leaves_out_is_a_note(tmp_path):
         ({"metadata": None}, "metadata"),
         ({"weight_map": None}, "which file holds which tensor"),
         ({"weight_map": {"a": 3}}, "which file holds which tensor"),
+        ({"weight_map": {"a": ""}}, "which file holds which tensor"),
         ({"weight_map": {"a": "../../x.safetensors"}}, "outside"),
         ({"weight_map": {"a": "/etc/x.safetensors"}}, "outside"),
         ({"weight_map": {"a": "..\\x.safetensors"}}, "outside"),

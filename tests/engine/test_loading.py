@@ -203,6 +203,15 @@ def test_links_and_a_read_only_folder_load(original, tmp_path):
         links.chmod(0o755)
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.int8, torch.uint8, torch.bool, torch.complex64], ids=str)
+def test_weights_of_a_type_that_is_none_for_weights_are_refused(folder, kind):
+    """The loader would cut every fraction off, and the model would write nonsense."""
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].to(kind)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "model.layers.0.mlp.up_proj.weight holds numbers of the type" in refused(folder)
+
+
 @pytest.mark.parametrize(
     "content", ["[]", "null", "{", '{"pad_token_id": "x", "eos_token_id": 7}', '{"max_new_tokens": -5}'], ids=range(5)
 )
