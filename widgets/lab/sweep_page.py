@@ -88,7 +88,8 @@ class SweepPage(QWidget):
         return panel
 
     def _build_map(self) -> Panel:
-        panel = Panel(self.tr("What came of it"))
+        panel = Panel("")
+        panel.set_title(self.tr("What came of it"), self.tr("Outcome"))
         self.figure = Choice(self.tr("Figure"))
         for name in FIGURES:
             unit = figure_unit(name)

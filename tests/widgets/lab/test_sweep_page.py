@@ -237,6 +237,7 @@ def test_names_of_figures_are_read_whole_in_a_small_window(qtbot, page):
     page.resize(718, 560)  # as in a window 1024 wide
     runs = tuple(run(float(n), tokens=1000 + 300 * n, tokens_per_s=100.0 + 30 * n) for n in range(12))
     page.show_sweep(replace(sweep(), runs=runs))
+    qtbot.waitUntil(lambda: page.figure.geometry().right() < page.copy.x())
     grid, metrics = page.cell.grid, page.map.fontMetrics()
     spread = grid.itemAtPosition(0, 2).widget()
     qtbot.waitUntil(lambda: page.cell.geometry().right() < page.width() and spread.width() >= spread.sizeHint().width())
