@@ -56,7 +56,7 @@ def test_the_first_change_is_told_at_once_and_the_next_a_frame_later(store):
     assert wait_ms(store) == 0
 
 
-@pytest.mark.parametrize(("token_ms", "told_at"), [(20, [40]), (33, [33]), (100, [100]), (5, [55])])
+@pytest.mark.parametrize(("token_ms", "told_at"), [(20, [60]), (33, [33]), (100, [100]), (5, [65])])
 def test_while_a_model_writes_frames_begin_with_a_token(store, token_ms, told_at):
     first, *others = make.tokens([" a"] * 40)
     store.take(make.start())

@@ -15,7 +15,7 @@ import pyqtgraph as pg
 from pyqtgraph.functions import arrayToQPolygonF
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import QGraphicsItem, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from widgets import theme
 from widgets.format import count_text, number_text
@@ -223,8 +223,6 @@ class Plot(Panel):
         box = self.view.getViewBox()
         box.setDefaultPadding(0.0)
         box.disableAutoRange()
-        for side in ("left", "bottom"):
-            self.view.getAxis(side).setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
         self.graph.setMouseTracking(True)
         self.graph.viewport().installEventFilter(self)
         self.graph.setFocusPolicy(Qt.FocusPolicy.NoFocus)
