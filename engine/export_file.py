@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from engine.control import Control
 from engine.errors import Cancelled, FileRefused
 from engine.file_names import create_new
 
-TELL_EVERY = 64  # pieces
+LOOK_EVERY = 64  # pieces, between two looks at whether to stop
+TELL_EVERY_S = 0.03  # faster than a screen shows it, news would only queue up
 _BLOCK = 2**18  # bytes
 _HEADER = b'{"kind":"header"'  # how a replay begins, see docs/replay-format.md
 
@@ -46,13 +49,14 @@ def write_whole(
         else:
             file, beside = create_new(path.parent / f".{os.getpid()} export.part")
         with file:
-            block = bytearray()
+            block, told_at = bytearray(), -math.inf
             for number, piece in enumerate(pieces, start=1):
                 block += piece.encode("utf-8", "replace") if isinstance(piece, str) else piece
-                if number % TELL_EVERY == 0:
+                if number % LOOK_EVERY == 0:
                     if control is not None and control.cancelled():
                         raise Cancelled
-                    if progress is not None:
+                    if progress is not None and (now := time.monotonic()) - told_at >= TELL_EVERY_S:
+                        told_at = now
                         progress(number)
                 if len(block) >= _BLOCK:
                     written += _written(file, block)

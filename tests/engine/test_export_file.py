@@ -12,7 +12,7 @@ import pytest
 from engine import export_file
 from engine.control import Control
 from engine.errors import Cancelled, FileRefused
-from engine.export_file import write_whole
+from engine.export_file import LOOK_EVERY, write_whole
 from engine.replay import Recorder
 
 
@@ -27,7 +27,8 @@ def only(path: Path) -> list[str]:
     return sorted(os.listdir(path.parent))
 
 
-def test_pieces_become_the_file_and_progress_counts_them(tmp_path):
+def test_pieces_become_the_file_and_progress_counts_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.export_file.TELL_EVERY_S", 0.0)
     path, told = tmp_path / "河流.csv", []
     pieces = [f"line {i}\r\n" for i in range(1000)]
     size = write_whole(path, pieces, Control(), told.append)
@@ -36,6 +37,13 @@ def test_pieces_become_the_file_and_progress_counts_them(tmp_path):
     assert told == sorted(told)
     assert told[-1] > 900
     assert only(path) == ["河流.csv"]
+
+
+def test_progress_is_told_no_faster_than_it_can_be_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.export_file.TELL_EVERY_S", 1e9)
+    told = []
+    write_whole(tmp_path / "a", ["x"] * 1000, Control(), told.append)
+    assert told == [LOOK_EVERY]
 
 
 def test_a_file_has_the_rights_of_any_new_file(tmp_path):
