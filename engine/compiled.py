@@ -93,9 +93,10 @@ def _stoppable(say: Callable[[str], None], cancelled: Callable[[], bool]) -> Ite
                 with suppress(Cancelled):  # the other thread is told by torch
                     say(f"torch.compile: {time.perf_counter() - began:.0f} s, usually 10 to 60")
 
-    def look(frame: FrameType, *_: object) -> None:
-        # Only in the compiler's own functions: what a collector or a destructor calls would swallow it.
-        if cancelled() and frame.f_globals.get("__name__", "").startswith(COMPILER_MODULES):
+    def look(frame: FrameType, event: str, _: object) -> None:
+        # Only where a function of the compiler's own begins: what a collector or a destructor calls would swallow it,
+        # and a file that was opened just now would stay open.
+        if event == "call" and cancelled() and frame.f_globals.get("__name__", "").startswith(COMPILER_MODULES):
             raise Cancelled
 
     thread = threading.Thread(target=watch, name="compile-watch", daemon=True)

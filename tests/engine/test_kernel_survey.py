@@ -99,6 +99,7 @@ def test_the_divergence_is_that_of_the_two_distributions():
 
 
 @pytest.mark.skipif(bool(why_not_compiled()), reason="torch.compile cannot be had here")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what torch leaves behind when stopped
 def test_a_compiled_step_gives_the_plain_one_s_logits_and_a_stop_ends_compiling(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
