@@ -12,7 +12,7 @@ from app.preferences import Preferences
 from tests.tiny_models import tiny_folder
 from widgets import theme
 
-WAIT_MS = 30_000  # for what takes a moment; the cores may be shared
+WAIT_MS = 90_000  # for what takes a moment; the cores may be shared
 
 
 @pytest.fixture(autouse=True)

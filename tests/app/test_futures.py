@@ -49,7 +49,7 @@ def test_the_windows_run_writes_futures_while_their_page_is_seen(ran, until):
     assert any(map(page.picture.said.is_written, page.picture.boxes))
     assert window.store.runs == [run]  # they are no runs of the store
     window.run_action.trigger()  # once more: anew
-    assert page.found is None or not page.found.whole
+    until(lambda: page.found is not found)
     assert done(window, page, until).futures == found.futures
 
 
