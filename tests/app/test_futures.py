@@ -30,6 +30,7 @@ def ran(loaded, until):
 
 def done(window, page, until):
     until(lambda: not window.engine.busy and page.found is not None and page.found.whole)
+    until(lambda: page.bar.start.isEnabled() and not page.bar.working)  # the bar follows with the next frame
     return page.found
 
 
