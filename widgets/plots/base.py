@@ -210,7 +210,6 @@ class Plot(Panel):
         self.limits: list[Limit] = []
         self.by_token = True  # x is the token's number: hovering and clicking mean tokens
         self._drawn: tuple = ()
-        self._top = 0.0
         self._ranges = (0.0, 0.0, 0.0)  # of the axes: x from, x to, y to
         self._ticks: dict[str, list[tuple[float, str]]] = {}
         self.graph = pg.PlotWidget(parent=self)
@@ -346,7 +345,6 @@ class Plot(Panel):
         run = self.store.current
         if self.by_token and run is not None and run.running:
             x_to, top = x_from + with_room(x_to - x_from), with_room(top)
-        self._top = top
         self._curves.put(x_from, x_to, top)
         if self._ranges != (x_from, x_to, top):
             self._ranges = x_from, x_to, top
@@ -366,6 +364,11 @@ class Plot(Panel):
         if self._ticks.get(side) != found:
             self._ticks[side] = found
             self.view.getAxis(side).setTicks([found])
+
+    @property
+    def top(self) -> float:
+        """What the y axis reaches."""
+        return self._ranges[2]
 
     def narrow(self) -> bool:
         """True where the header has room for one figure only."""
@@ -495,12 +498,12 @@ class Limit:
         if not math.isfinite(level[0]):
             self.hide()
             return
-        shown = float(level[0]), words, x_to, self.plot._top
+        shown = float(level[0]), words, x_to, self.plot.top
         if shown != self._shown:
             self._shown = shown
             self.line.setValue(level[0])
             # Words stand under a line that is close to the top.
-            self.text.setAnchor((1.0, 0.0 if level[0] > 0.8 * self.plot._top else 1.0))
+            self.text.setAnchor((1.0, 0.0 if level[0] > 0.8 * self.plot.top else 1.0))
             self.text.setText(words)
             self.text.setPos(x_to, level[0])
         self.line.show()
