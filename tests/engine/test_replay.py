@@ -173,7 +173,7 @@ def test_events_of_every_kind_come_back(tmp_path: Path) -> None:
 
 finite = st.floats(-1e30, 1e30)
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
-ids = st.integers(-1, 2**31 - 1)
+ids = st.integers(0, 2**31 - 1)
 
 
 @st.composite
