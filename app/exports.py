@@ -120,18 +120,11 @@ class Exports(QObject):
                 run.facts,
                 tuple(run.changes),
                 self.window.replays.header_of(run),
-                beside=self._letter(run, scope),
+                beside=store.letters.get(run.key, "") if run.key in store.compared else "",
                 reference=run.key == store.reference and run.key in store.compared,
             )
             for run in runs
         )
-
-    def _letter(self, run: Run, scope: str) -> str:
-        """What it is called where it stands side by side with others, "" where it does not."""
-        store = self.window.store
-        letter = store.letters.get(run.key, "") if run.key in store.compared else ""
-        # Among all runs a lane has its own: another lane of the same run may have the letter that it has on the page.
-        return "" if scope == "all" and run.start.lanes > 1 else letter
 
     def _beside(self, current: Run) -> list[Run]:
         """What stands side by side: the runs that were put there, else the lanes of the shown run."""

@@ -27,8 +27,8 @@ class ExportRun:
     """One lane's run as it stood when it was taken. A fork's tokens begin with its parent's, where those are known.
 
     header: what the first line of the run's replay file says, see docs/replay-format.md; may be empty.
-    beside: its letter among those that stand side by side; "": that of its lane. reference: the others are compared
-    with it; where no run is, with the first.
+    beside: its letter among those that stand side by side; "": that of its lane. mark: in a report, a letter that no
+    other run of it has. reference: the others are compared with it; where no run is, with the first.
     """
 
     start: RunStart
@@ -38,6 +38,7 @@ class ExportRun:
     changes: tuple[SettingsChanged, ...] = ()
     header: dict[str, Any] = field(default_factory=dict)
     beside: str = ""
+    mark: str = ""
     reference: bool = False
 
     @property
@@ -92,17 +93,16 @@ def _text(value: object) -> str:
 
 def title_of(run: ExportRun, several: bool = True) -> str:
     """What a run is called: by the person, or by its number and letter. several: runs of other numbers stand beside."""
-    letter = lane_letter(run.start.lane) if several else run.letter
-    lane = f"lane {letter}" if run.start.lanes > 1 else ""
+    lane = f"lane {run.letter}" if run.start.lanes > 1 else ""
     number = f"run {run.start.run_id}" if several or not lane else ""
     plain = ", ".join(part for part in (number, lane) if part)
     return f"{run.start.name} ({plain})" if run.start.name else plain
 
 
 def lettered(runs: list[ExportRun]) -> list[ExportRun]:
-    """The same runs, each with a letter that no other has."""
+    """The same runs, each with a mark that no other has."""
     letters = letters_beside([run.start for run in runs], [run.beside for run in runs])
-    return [replace(run, beside=letter) for run, letter in zip(runs, letters, strict=True)]
+    return [replace(run, mark=letter) for run, letter in zip(runs, letters, strict=True)]
 
 
 def reference_place(runs: list[ExportRun]) -> int:

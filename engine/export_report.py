@@ -186,11 +186,11 @@ def as_html(runs: list[ExportRun], pictures: list[Picture], say: Say = as_is, la
         marks: dict[int, str] = {}
         if at != reference:
             if (step := told[at].step) is not None:
-                marks[step] = run.letter
+                marks[step] = run.mark
         else:  # in the reference each place where another one leaves it
             for other, parting in zip(runs, told, strict=True):
                 if parting.step is not None:
-                    marks[parting.step] = marks.get(parting.step, "") + other.letter
+                    marks[parting.step] = marks.get(parting.step, "") + other.mark
         yield '<div class="text">'
         yield from _shaded(run, marks)
         yield "</div>\n</section>\n"

@@ -58,7 +58,7 @@ def facts_lines(runs: list[ExportRun], say: Say = as_is) -> list[tuple[str, str]
 def names_of(runs: list[ExportRun]) -> list[str]:
     """What each run is called beside the others: where all belong to one run by its letter, else that comes first."""
     if len({run.start.run_id for run in runs}) > 1:
-        return [f"{run.letter}: {title_of(run)}" for run in runs]
+        return [f"{run.mark or run.letter}: {title_of(run)}" for run in runs]
     return [title_of(run, several=False) for run in runs]
 
 
@@ -128,7 +128,7 @@ def figures_table(runs: list[ExportRun], say: Say = as_is) -> list[list[str]]:
     rows = [head]
     for name, run in zip(names_of(runs), runs, strict=True):
         figures, end = figures_of(run.tokens), run.end
-        row = [name, str(figures.tokens), end.reason if end is not None else say("still running")]
+        row = [name, str(figures.tokens), _ended_by(run, say)]
         row += [_number(figures.mean_surprise_nats, 2), _number(figures.mean_entropy_nats, 2)]
         row += [_percent(figures.distinct), _percent(figures.repetition)]
         if end is not None:
@@ -137,6 +137,12 @@ def figures_table(runs: list[ExportRun], say: Say = as_is) -> list[list[str]]:
             row += [UNKNOWN] * 3
         rows.append(row)
     return rows
+
+
+def _ended_by(run: ExportRun, say: Say) -> str:
+    if run.end is None:
+        return say("still running")
+    return say("end of the recording") if run.end.breaks_off else run.end.reason
 
 
 def _number(value: float, decimals: int) -> str:
@@ -198,4 +204,6 @@ def notes_of(runs: list[ExportRun], say: Say = as_is) -> list[str]:
         notes.append(say("Some tokens were given by hand; they count in no mean."))
     if any(run.start.parent is not None for run in runs):
         notes.append(say("A fork begins with the tokens of the run that it began in."))
+    if any(run.end is not None and run.end.breaks_off for run in runs):
+        notes.append(say("A recording that ends before its run did holds the text up to there."))
     return notes

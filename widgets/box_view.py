@@ -313,7 +313,8 @@ class BoxView(Panel):
         stops = ", ".join(token_label(text) for text in run.start.stop)
         rows.append(Fact(self.tr("Stop strings"), stops or self.tr("none"), self.tr("as set")))
         if run.end is not None:
-            rows.append(Fact(self.tr("Ended by"), run.end.reason, TAKEN))
+            reason = self.tr("the end of the recording") if run.end.breaks_off else run.end.reason
+            rows.append(Fact(self.tr("Ended by"), reason, TAKEN))
             if run.end.tail_text:
                 rows.append(Fact(self.tr("Held back to the end"), token_label(run.end.tail_text), TAKEN))
         return rows

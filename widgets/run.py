@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -99,11 +98,6 @@ class Run:
         while step > 0 and not self.tokens[step].text:  # a token that made nothing certain has no text of its own
             step -= 1
         return step if 0 <= step < len(self.tokens) else None
-
-
-def breaks_off(end: ev.RunEnd) -> bool:
-    """Whether the file ended and not the run: the reader closes such a run with a sentence and without times."""
-    return end.reason == "error" and bool(end.sentence) and math.isnan(end.decode_ms)
 
 
 def _step_of(mark: ev.Mark) -> int:

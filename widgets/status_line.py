@@ -12,7 +12,7 @@ from engine.events import TokenEvent
 from widgets import theme
 from widgets.format import bytes_text, count_text, duration_text, percent_text, plain_tooltip, rate_text
 from widgets.reuse import reuse_parts, reuse_tooltip
-from widgets.run import Run, breaks_off
+from widgets.run import Run
 from widgets.run_store import RunStore
 
 SPACE = 20.0  # between figures
@@ -123,7 +123,7 @@ class StatusLine(QWidget):
             number, count = count_text(self.store.moment), count_text(len(run.tokens))
             return (playing if self.store.playing else back).format(number=number, count=count)
         if run is not None and run.end is not None:
-            if breaks_off(run.end):
+            if run.end.breaks_off:
                 return self.tr("Recording damaged")
             ends = {
                 "cancelled": self.tr("Stopped"),

@@ -12,7 +12,6 @@ from engine.events import RunEnd, TokenEvent
 from widgets import theme
 from widgets.candidate_rows import paint_chip
 from widgets.format import count_text, visible
-from widgets.run import breaks_off
 from widgets.stop_painter import paint_stopped
 from widgets.text_flow import Piece, TextFlow
 
@@ -182,7 +181,7 @@ def paint_end(painter: QPainter, flow: TextFlow, end: RunEnd, remarks: tuple[str
 def end_word(end: RunEnd) -> str:
     """Why a run ended, for its chip."""
     translate = QCoreApplication.translate
-    if breaks_off(end):
+    if end.breaks_off:
         return translate("end", "recording ends here: file damaged")
     return {
         "eos": translate("end", "ended by itself (eos)"),

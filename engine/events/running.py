@@ -265,6 +265,11 @@ class RunEnd:
     reused_tokens: int = 0  # of prompt and beginning, not read again: their keys and values were kept
     computed_tokens: int = 0  # that went through the model for this lane: read (shared or not) and written
 
+    @property
+    def breaks_off(self) -> bool:
+        """Whether the recording ended and not the run: its reader closes it with a sentence and without times."""
+        return self.reason == "error" and bool(self.sentence) and math.isnan(self.decode_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class CacheKept:

@@ -113,6 +113,26 @@ def test_exports_have_the_reference_the_letters_and_the_order_of_the_lanes_page(
     assert "Parts from lane A at token 2" in (tmp_path / "html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("scope", ["run", "lanes", "all"])
+def test_a_lane_that_has_another_letter_on_the_page_has_it_in_every_export(window, until, tmp_path, scope):
+    store = window.store
+    for lane in range(2):
+        store.take(start(3, lane, lanes=2))
+    for lane in range(2):
+        store.take(end(tokens(["One"], run_id=3, lane=lane), run_id=3, lane=lane))
+    first, lane = store.run((1, 0)), store.run((3, 0))
+    store.compare([first, lane])
+    store.show(lane)
+    assert store.letter(lane) == "C"
+    assert written(window, until, ExportWish("html", scope, str(tmp_path / "r.html")))
+    report = (tmp_path / "r.html").read_text("utf-8")
+    assert "un 3, lane C" in report
+    assert "un 3, lane A" not in report
+    if scope == "all":
+        assert all(f"<h3>{name}</h3>" in report for name in ("A: run 1, lane A", "C: run 3, lane C"))
+        assert "run 3, lane B</h3>" in report
+
+
 def test_pictures_are_in_the_report_as_they_stand(window, until, tmp_path):
     wish = ExportWish("html", "run", str(tmp_path / "r.html"), pictures=("memory", "timeline"))
     assert written(window, until, wish)

@@ -11,9 +11,10 @@ from html.parser import HTMLParser
 import pytest
 from PySide6.QtGui import QTextDocument
 
-from engine.export import ExportRun, as_json_lines, lettered
+from engine.export import ExportRun, as_json_lines, lettered, runs_of
 from engine.export_report import Picture, as_html, as_markdown
 from engine.export_told import figures_table, partings, prompts_of, report_title, settings_table
+from engine.replay import Recorder, read_replay
 from engine.settings import SamplingSettings
 from tests.engine.export_runs import run_with, written_run
 from tests.widgets.events_factory import end, start, tokens
@@ -151,6 +152,27 @@ def test_the_figures_are_those_of_the_run(two):
     assert row["mean surprise (nats)"] == f"{surprise:.2f}"
     assert row["distinct 3-grams"] == "100.0 %"
     assert row["repetition"] == "0.0 %"
+
+
+def test_a_run_whose_recording_breaks_off_is_not_said_to_have_failed(tmp_path):
+    made = tokens(["The", " river"])
+    recorder = Recorder(tmp_path / "run.jsonl", {"raw": False})
+    for event in (start(), *made):
+        recorder.take(event)
+    recorder.close()
+    replay = read_replay(recorder.path)
+    copy = Recorder(tmp_path / "copy.jsonl", replay.header)
+    for event in replay.events:
+        copy.take(event)
+    copy.close()
+    for path in (recorder.path, copy.path):
+        again = read_replay(path)
+        (run,) = runs_of(again.events, again.header)
+        assert figures_table([run])[1][1:3] == ["2", "end of the recording"]
+        assert "ends before its run did" in "".join(as_html([run], []))
+    failed = replace(run, end=end(made, "error", sentence="The memory is full."))
+    assert figures_table([failed])[1][2] == "error"
+    assert "ends before its run did" not in "".join(as_markdown([failed], []))
 
 
 def test_a_shared_prompt_stands_once_and_others_by_lane(two):

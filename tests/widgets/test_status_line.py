@@ -7,6 +7,7 @@ import pytest
 from engine import events as ev
 from engine.replay import Recorder, read_replay
 from tests.widgets import events_factory as make
+from widgets.box_view import BoxView
 from widgets.run import Run
 from widgets.run_store import RunStore
 from widgets.status_line import StatusLine, pace
@@ -71,6 +72,10 @@ def test_a_run_whose_file_was_cut_did_not_fail_its_recording_ends_there(qtbot, t
     line.refresh()
     assert line.state == "Recording damaged"
     assert end_word(store.current.end) == "recording ends here: file damaged"
+    view = BoxView(store)
+    qtbot.addWidget(view)
+    view.show_box("format")
+    assert {fact.name: fact.value for fact in view.rows()}["Ended by"] == "the end of the recording"
     failed = make.end(events, "error", sentence="The model gave numbers that are not finite.")
     assert end_word(failed) == "ended: error"
 
