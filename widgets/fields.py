@@ -16,7 +16,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QPainter, QPaint
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyleOptionFrame, QWidget
 
 from engine.settings import Range
-from widgets.format import count_text, locale
+from widgets.format import count_text, locale, with_minus
 from widgets.small import SmallText
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -27,15 +27,25 @@ _TO_POINT = str.maketrans({",": ".", "。": ".", "٫": ".", "、": ".", "−": "
 def read_number(text: str, integer: bool = False) -> int | float | None:
     """The number a person wrote, or None where it cannot be read. Point and comma both are the decimal point.
 
-    Nothing is guessed: two separators, grouping, "nan" and "inf" are not numbers here. Whole numbers keep all digits.
+    Nothing is guessed: two separators, "nan" and "inf" are not numbers here. Whole numbers keep all digits, and may be
+    grouped as `count_text` groups them.
     """
-    text = "".join(unicodedata.normalize("NFKC", text).split()).translate(_TO_POINT)
-    if not (_WHOLE if integer else _NUMBER).fullmatch(text):
-        return None
+    text = "".join(unicodedata.normalize("NFKC", text).split())
+    if integer:
+        return _read_whole(text)
+    text = text.translate(_TO_POINT)
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _read_whole(text: str) -> int | None:
+    bare = text.replace(locale().groupSeparator(), "")
     try:
-        return int(text) if integer else float(text)
+        value = int(bare.translate(_TO_POINT)) if _WHOLE.fullmatch(bare.translate(_TO_POINT)) else None
     except ValueError:  # more digits than Python turns into an integer
         return None
+    if bare == text or value is None:
+        return value
+    return value if with_minus(text) == "".join(count_text(value).split()) else None
 
 
 def number_shown(value: float) -> str:
@@ -47,8 +57,11 @@ def number_shown(value: float) -> str:
     return text.replace(".", ",") if locale().decimalPoint() == "," else text
 
 
-class QuietUndoLine(QLineEdit):
-    """A line whose undo belongs to the settings or lanes around it as a whole, unless something is half typed in it."""
+class QuietLine(QLineEdit):
+    """A line whose undo belongs to the settings or lanes around it as a whole, unless something is half typed in it.
+
+    While nobody writes, what finds no room ends in an ellipsis: a part of a number reads as another number.
+    """
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ShortcutOverride and not self.isModified():
@@ -58,13 +71,8 @@ class QuietUndoLine(QLineEdit):
                 return False
         return super().event(event)
 
-
-class NameLine(QuietUndoLine):
-    """A line for a name. While nobody writes in it, a name that finds no room ends in an ellipsis, and its tool tip
-    tells it whole."""
-
     def paintEvent(self, event: QPaintEvent) -> None:
-        shown = self.shown_name()
+        shown = self.shown_text()
         if self.hasFocus() or shown == self.text():
             super().paintEvent(event)
             return
@@ -76,7 +84,7 @@ class NameLine(QuietUndoLine):
             place = self._room().adjusted(2, 0, 0, 0)  # as far from the edge as Qt writes
             painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine), shown)
 
-    def shown_name(self) -> str:
+    def shown_text(self) -> str:
         """What is read while nobody writes."""
         room = self._room().width() - 4
         return self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
@@ -87,7 +95,7 @@ class NameLine(QuietUndoLine):
         return self.style().subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
 
 
-class NumberField(QuietUndoLine):
+class NumberField(QuietLine):
     """A line for one number. Enter or leaving takes it, Esc brings the last one back, Up and Down step it.
 
     What cannot be used is refused where it stands: red outline, and a sentence in `problem_label`, which whoever lays
@@ -234,8 +242,8 @@ class NumberField(QuietUndoLine):
         """What stands there while nobody writes: counts are grouped as everywhere, seeds are not counts."""
         if self._off is not None and self._value == self._off:
             return self.tr("off")
-        count = self.allowed is not None and isinstance(self._value, int)
-        return count_text(self._value) if count else number_shown(self._value)
+        count = self.integer and self.allowed is not None
+        return count_text(int(self._value)) if count else number_shown(self._value)
 
     def _edited(self) -> None:
         if self.problem:

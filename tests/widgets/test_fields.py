@@ -8,9 +8,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.settings import RANGES, Range
-from widgets.fields import NameLine, NumberField, number_shown, read_number
+from widgets.fields import NumberField, QuietLine, number_shown, read_number
 
-LOCALES = ["en_US", "de_DE", "fr_FR", "ar_EG", "zh_CN"]
+LOCALES = ["en_US", "de_DE", "de_CH", "fr_FR", "hi_IN", "ar_EG", "zh_CN"]
 
 
 @pytest.fixture(params=LOCALES)
@@ -178,16 +178,44 @@ def test_counts_are_grouped_until_they_are_written_and_seeds_never(qtbot):
     assert count.value() == 8192
 
 
+@pytest.mark.parametrize("count", [7, 8192, 123_456, 1_048_576])
+def test_a_count_is_taken_as_it_is_shown_and_without_its_groups(qtbot, any_locale, count):
+    allowed = Range(1, 2**20, 1, integer=True)
+    for text in (field(qtbot, allowed, count).text(), str(count)):
+        made = field(qtbot, allowed, 1)
+        made.setText(text)  # QTest has keys for ASCII alone
+        made.setModified(True)
+        assert made.commit()
+        assert made.value() == count
+
+
+@pytest.mark.parametrize("text", ["8,19", "81,92", "8,1920", ",8192", "8192,", "1,2,3", "8.192", "4,5"])
+def test_a_comma_that_groups_nothing_is_refused_in_a_field_for_whole_numbers(text):
+    assert read_number(text, integer=True) is None
+
+
+def test_a_comma_stays_the_decimal_point_where_numbers_have_fractions(qtbot):
+    made = field(qtbot, Range(0.0, 2**20, 0.0), 8192)
+    assert read_number(made.text()) == 8192
+    assert typed(made, "8,192").value() == 8.192
+
+
+def test_a_long_number_ends_in_an_ellipsis_while_nobody_writes(qtbot):
+    made = field(qtbot, value=0.1 + 0.2)
+    made.resize(90, 24)
+    assert made.shown_text().endswith("…")
+
+
 def test_a_name_that_finds_no_room_ends_in_an_ellipsis_while_nobody_writes(qtbot):
-    line = NameLine()
+    line = QuietLine()
     qtbot.addWidget(line)
     line.setText("a much longer name for a lane")
     line.resize(90, 24)
-    assert line.shown_name().startswith("a much")
-    assert line.shown_name().endswith("…")
+    assert line.shown_text().startswith("a much")
+    assert line.shown_text().endswith("…")
     cut = line.grab().toImage()
     line.resize(400, 24)
-    assert line.shown_name() == line.text()
+    assert line.shown_text() == line.text()
     line.resize(90, 24)
     line.setText("a much")
     assert cut != line.grab().toImage()

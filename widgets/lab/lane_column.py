@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPainterPath, QPain
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
 from widgets import theme
-from widgets.fields import NameLine
+from widgets.fields import QuietLine
 from widgets.format import plain_tooltip
 from widgets.lab.lane_canvas import LaneCanvas, LaneSource
 from widgets.lab.lane_set import MOST, Lane, LaneSet
@@ -108,7 +108,7 @@ class LaneColumn(QFrame):
         self.bars.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the text has the same keys
         self.bars.setFixedHeight(30)
         self.chip = LetterChip()
-        self.name_field = NameLine()
+        self.name_field = QuietLine()
         self.name_field.setProperty("quiet", True)
         self.name_field.setPlaceholderText(self.tr("name it"))
         self.name_field.setMaxLength(60)

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
-    QLineEdit,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -22,10 +21,10 @@ from PySide6.QtWidgets import (
 
 from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
-from widgets.fields import NumberField, QuietUndoLine
+from widgets.fields import NumberField, QuietLine
 from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
-from widgets.panel import ElidedLabel, PlainLabel, icon_button, scrolling
+from widgets.panel import PlainLabel, icon_button, scrolling
 from widgets.presets_chooser import PresetChooser
 from widgets.prompt_edit import PromptEdit
 from widgets.run_store import RunStore
@@ -50,7 +49,7 @@ class LaneEditor(QDialog):
         self._dragging = ""
         self._writing = False  # a prompt is being typed: one step of undo until something else is changed
         self.chip = LetterChip()
-        self.name_field: QLineEdit = QuietUndoLine()
+        self.name_field = QuietLine()
         self.name_field.setPlaceholderText(self.tr("name"))
         self.name_field.setAccessibleName(self.tr("Name of the lane"))
         self.name_field.setMaxLength(60)
@@ -133,7 +132,7 @@ class LaneEditor(QDialog):
         name = self.tr("Another seed at random")
         dice = icon_button("dice", name, self.tr("Another seed at random, for this lane alone"))
         dice.clicked.connect(self.roll)
-        label = ElidedLabel(self.tr("Seed"))
+        label = PlainLabel(self.tr("Seed"))
         label.setToolTip(tip)
         row = QHBoxLayout()
         row.setSpacing(2)

@@ -14,7 +14,7 @@ from engine.errors import SettingsRefused
 from engine.events import TokenNames
 from engine.settings import RANGES, SamplingSettings
 from widgets import theme
-from widgets.fields import NameLine, NumberField
+from widgets.fields import NumberField, QuietLine
 from widgets.format import plain_tooltip
 from widgets.lab.figure_words import setting_name
 from widgets.lab.lane_column import LetterChip
@@ -76,7 +76,7 @@ class SettingsCard(QFrame):
         self._named = Named(SamplingSettings())
         self.chip = LetterChip()
         self.chip.show_letter(LETTERS[letter], letter)
-        self.name_field = NameLine()
+        self.name_field = QuietLine()
         self.name_field.setPlaceholderText(self.tr("name it"))
         self.name_field.setToolTip(self.tr("What this setting is called where the results stand; click to write"))
         self.name_field.setAccessibleName(self.tr("Name of setting {letter}").format(letter=LETTERS[letter]))
