@@ -15,7 +15,7 @@ from engine.settings import RANGES, Preset, SamplingSettings
 from widgets.choice import Choice
 from widgets.fields import number_shown
 from widgets.format import count_text, plain_tooltip, visible
-from widgets.panel import ElidedLabel, icon_button
+from widgets.panel import PlainLabel, icon_button
 from widgets.small import SmallLabel, SmallText
 
 LONGEST_NAME = 80
@@ -93,7 +93,7 @@ class PresetChooser(QWidget):
         self._settings = SamplingSettings()
         self._chosen: Preset | None = None
         self._renaming: Preset | None = None
-        self.label = ElidedLabel(self.tr("Preset"))
+        self.label = PlainLabel(self.tr("Preset"))
         self.list = _List(self.tr("Preset"))
         self.label.setToolTip(
             self.tr("Sampling settings under a name. Choosing one leaves the seed as it is, unless it has its own.")

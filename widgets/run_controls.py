@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout
 
 from widgets import theme
 from widgets.format import number_text
-from widgets.panel import ElidedLabel
+from widgets.panel import PlainLabel
 from widgets.run_store import BUSY, RUNNING, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 
@@ -71,8 +71,8 @@ class RunControls(QWidget):
             button.setStyleSheet("padding-left: 0; padding-right: 0;")
         for button in (self.run_button, self.step_button):
             button.setStyleSheet("padding-left: 7px; padding-right: 7px;")
-        self.pace_label = ElidedLabel(self.tr("Pace"))
-        self.pace_value = ElidedLabel("", "muted")
+        self.pace_label = PlainLabel(self.tr("Pace"))
+        self.pace_value = PlainLabel("", "muted")
         self.pace_slider = SettingSlider()
         self.pace_slider.setAccessibleName(self.tr("Pace"))
         tip = self.tr(

@@ -16,7 +16,7 @@ from engine.settings import LOGIT_BIAS, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField
 from widgets.format import count_text, plain_tooltip, token_label
-from widgets.panel import ElidedLabel, icon_button
+from widgets.panel import ElidedLabel, PlainLabel, icon_button
 from widgets.run_store import BUSY, RunStore
 from widgets.sampling_rows import POSITIONS, SettingSlider
 from widgets.small import SmallText
@@ -89,12 +89,12 @@ class Constraints(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        label = ElidedLabel(self.tr("Begin with"))
+        label = PlainLabel(self.tr("Begin with"))
         label.setToolTip(tip)
         column.addWidget(label)
         column.addWidget(self.begin_line)
         column.addSpacing(4)
-        column.addWidget(ElidedLabel(self.tr("Words")))
+        column.addWidget(PlainLabel(self.tr("Words")))
         column.addLayout(self._column)
         column.addWidget(self.more_label)
         column.addWidget(self.line)

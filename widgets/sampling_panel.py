@@ -17,7 +17,7 @@ from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
 from widgets.foreign_tokens import are_foreign, left_out_text, question_of, taken_over, taken_over_text, together
-from widgets.panel import ElidedLabel, Panel, icon_button
+from widgets.panel import Panel, PlainLabel, icon_button
 from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
 from widgets.run_store import BUSY, RunStore
@@ -116,7 +116,7 @@ class SamplingPanel(Panel):
         self.lock_button = icon_button("lock", self.tr("Locked: this seed for every run. Open: a new one each time."))
         self.lock_button.setCheckable(True)
         self.lock_button.setChecked(True)
-        label = ElidedLabel(self.tr("Seed"))
+        label = PlainLabel(self.tr("Seed"))
         label.setToolTip(tip)
         row = QHBoxLayout()
         row.setSpacing(2)
@@ -134,7 +134,7 @@ class SamplingPanel(Panel):
         tip = self.tr("max new tokens: the run ends after this many, where nothing ends it before.")
         self.limit_field.setToolTip(tip)
         self.limit_field.setFixedWidth(theme.base_px() * 8)
-        label = ElidedLabel(self.tr("Most new tokens"))
+        label = PlainLabel(self.tr("Most new tokens"))
         label.setToolTip(tip)
         row = QHBoxLayout()
         row.addWidget(label, 1)
@@ -155,7 +155,7 @@ class SamplingPanel(Panel):
         for row in rows:
             column.addWidget(row)
         self.stop_list = StopList()
-        column.addWidget(ElidedLabel(self.tr("Stop at")))
+        column.addWidget(PlainLabel(self.tr("Stop at")))
         column.addWidget(self.stop_list)
         self.constraints = Constraints(self.store)
         column.addWidget(self.constraints)

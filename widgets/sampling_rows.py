@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QSlider, QToolButton, QVBoxLayout, QWidget
 
 from engine.events import FILTERS, TokenEvent
@@ -15,10 +15,11 @@ from engine.settings import RANGES
 from widgets import theme
 from widgets.fields import NumberField, number_shown
 from widgets.format import count_text
-from widgets.panel import ElidedLabel
-from widgets.small import SmallLabel
+from widgets.panel import PlainLabel
+from widgets.small import SmallText
 
 POSITIONS = 1000
+FRAME = 14  # pixels of a field beside its number
 
 
 @dataclass(frozen=True)
@@ -160,16 +161,17 @@ class SettingRow(QWidget):
         super().__init__(parent)
         self.knob = knob
         self.default: int | float = RANGES[knob.name].off
-        self.label = ElidedLabel(knob.label)
+        self.label = PlainLabel(knob.label)
         self.field = NumberField(
             RANGES[knob.name], RANGES[knob.name].off, step=knob.step, off_word=knob.off_word, parent=self
         )
-        self.field.setFixedWidth(theme.base_px() * 6)
+        self.field.setMinimumWidth(theme.base_px() * 5)
+        self._number = QFontMetrics(theme.font(bold=True))
         self.slider = SettingSlider(self)
         self.reset_button = QToolButton(self)
         theme.set_icon(self.reset_button, "reset")
         self.reset_button.setAutoRaise(True)
-        self.kept = SmallLabel()
+        self.kept = SmallText()
         self.kept.setVisible(bool(knob.stage))
         for part in (self.label, self.field, self.slider):
             part.setToolTip(knob.tip)
@@ -265,5 +267,7 @@ class SettingRow(QWidget):
         self._tell()
 
     def _tell(self) -> None:
-        self.slider.setAccessibleDescription(self.field.text())
+        text = self.field.text()
+        self.field.setMaximumWidth(max(self.field.minimumWidth(), self._number.horizontalAdvance(text) + FRAME))
+        self.slider.setAccessibleDescription(text)
         self.reset_button.setVisible(self.value() != self.default)

@@ -18,6 +18,7 @@ from engine.events import RunEnd, TokenEvent
 from engine.replay import read_replay
 from engine.settings import LoadPlan, SamplingSettings
 from widgets import theme
+from widgets.panel import PlainLabel
 from widgets.pipeline_boxes import BOXES
 
 # Greedy, this model does not come to an end token within many hundreds.
@@ -594,6 +595,31 @@ def test_a_box_that_is_looked_at_leaves_the_text_as_wide_as_it_was(loaded, until
     window.show_box("sample")
     qapp.processEvents()
     assert (window.docks["word"].width(), window.text_view.width()) == before
+
+
+@pytest.mark.parametrize("longest", [False, True])
+def test_no_name_of_a_setting_is_cut_in_a_small_window(make_window, qapp, longest):
+    window = make_window()
+    window.resize(1024, 700)
+    window.restore_layout()
+    panel = window.sampling_panel
+    if longest:
+        third = 0.1 + 0.2
+        panel.set_settings(SamplingSettings(
+            temperature=third, top_k=2**31 - 1, top_p=third, min_p=third, typical_p=third, repetition_penalty=1 + third,
+            presence_penalty=-third, frequency_penalty=-third, no_repeat_ngram_size=2**31 - 1, seed=2**70,
+        ))  # fmt: skip
+        panel.limit_field.set_value(10_000_000)
+    panel.more_button.setChecked(True)
+    qapp.processEvents()
+    assert panel.width() < 300
+    names = [label for label in panel.findChildren(PlainLabel) if label.isVisible() and not label.wordWrap()]
+    assert len(names) > len(panel.rows)
+    for name in names:
+        assert name.fontMetrics().horizontalAdvance(name.text()) <= name.contentsRect().width(), name.text()
+        assert name.mapTo(panel, name.rect().topRight()).x() < panel.width(), name.text()
+    count = panel.rows["top_k"].field
+    assert count.fontMetrics().horizontalAdvance(count.text()) < count.width() - 8
 
 
 def test_the_layout_comes_back(make_window):
