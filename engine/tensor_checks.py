@@ -6,19 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 from safetensors import safe_open
 
 from engine.blueprint import Blueprint
 from engine.errors import CannotLoad
 from engine.files import DTYPE_NAMES, TensorEntry, WeightFiles, checksum_verdict
-from engine.readings import forget_pages, mapped_ranges
 from engine.trust import tie_needed
 
 _EXPERT = re.compile(r"^(.*\.experts\.)(\d+)\.(.+)$")
 FLOAT16_LARGEST = 65504.0
-STRETCH_BYTES = 32_000_000  # are looked at between two looks for a stop
+PIECE_BYTES = 1 << 22  # read and looked at together, small enough for the processor's cache
 
 
 def refuse_wrong_tensors(blueprint: Blueprint, files: WeightFiles) -> None:
@@ -152,37 +151,24 @@ class Damage:
             self.too_large.append(name)
 
     def look_over(self, entries: Sequence[TensorEntry]) -> Iterator[list[TensorEntry]]:
-        """Looks at the tensors of one safetensors file where they lie; yields each stretch once it has been read.
+        """Looks at the tensors of one safetensors file; yields those side by side once they have been read.
 
-        Tensors side by side are read as one: their numbers are looked at one by one only where something was found.
+        They are read and not mapped: to map a page takes longer than to copy it.
         """
         import torch
 
         file = entries[0].file
-        whole = torch.from_file(str(file), shared=False, size=file.stat().st_size, dtype=torch.uint8)
-        mapped = mapped_ranges()
-        for stretch in _stretches(entries):
-            kind = getattr(torch, DTYPE_NAMES.get(stretch[0].dtype, ""), None)
-            begin, end = stretch[0].begin, stretch[-1].begin + stretch[-1].bytes
-            if kind is None or begin % kind.itemsize or begin == end:
-                with safe_open(str(file), framework="pt") as tensors:
-                    for entry in stretch:
-                        self.look(entry.name, tensors.get_tensor(entry.name))
-                yield stretch
-                continue
-            numbers = whole[begin:end].view(kind)
-            low, high = (float(value) for value in numbers.aminmax())
-            sound = max(-low, high) <= FLOAT16_LARGEST  # False where one is no number
-            at = 0
-            for entry in stretch:
-                tensor = numbers[at : at + prod(entry.shape)]
-                at += len(tensor)
-                if sound and tensor[-4:].any():
-                    self.looked_at += 1
-                else:
-                    self.look(entry.name, tensor.view(entry.shape))
-            forget_pages(numbers, mapped)
-            yield stretch
+        room = torch.empty(PIECE_BYTES, dtype=torch.uint8)
+        with file.open("rb") as source:
+            for group in _groups(entries):
+                kind = getattr(torch, DTYPE_NAMES.get(group[0].dtype, ""), None)
+                suspects = group if kind is None else _suspects(source, group, room, kind)
+                if suspects:
+                    with safe_open(str(file), framework="pt") as tensors:
+                        for entry in suspects:
+                            self.look(entry.name, tensors.get_tensor(entry.name))
+                self.looked_at += len(group) - len(suspects)
+                yield group
 
     def refusal(self, tensors: int, precision: str, files: WeightFiles | None) -> CannotLoad | None:
         """Why this model is not loaded, or None. tensors: how many there are in all."""
@@ -216,18 +202,45 @@ class Damage:
         return None
 
 
-def _stretches(entries: Sequence[TensorEntry]) -> Iterator[list[TensorEntry]]:
-    """Tensors of one type that lie side by side, in the file's order, some megabytes at once."""
-    stretch: list[TensorEntry] = []
+def _groups(entries: Sequence[TensorEntry]) -> Iterator[list[TensorEntry]]:
+    """Tensors of one type that lie side by side, in the file's order: as many as fit into a piece, or a larger one."""
+    group: list[TensorEntry] = []
     for entry in sorted(entries, key=lambda entry: entry.begin):
-        last = stretch[-1] if stretch else None
+        last = group[-1] if group else None
         fits = last and entry.dtype == last.dtype and entry.begin == last.begin + last.bytes
-        if last and not (fits and entry.begin + entry.bytes - stretch[0].begin <= STRETCH_BYTES):
-            yield stretch
-            stretch = []
-        stretch.append(entry)
-    if stretch:
-        yield stretch
+        if last and not (fits and entry.begin + entry.bytes - group[0].begin <= PIECE_BYTES):
+            yield group
+            group = []
+        group.append(entry)
+    if group:
+        yield group
+
+
+def _suspects(source: BinaryIO, group: list[TensorEntry], room: Any, kind: Any) -> list[TensorEntry]:
+    """Which of a group must be looked at one by one: all where a number is none or too large, those that end in zeros.
+
+    room: uint8 [PIECE_BYTES], where the file's numbers are read into. kind: their type.
+    """
+    source.seek(group[0].begin)
+    numbers, view = room.view(kind), memoryview(room.numpy())
+    left = sum(entry.bytes for entry in group)
+    while left:
+        count = min(left, len(view))
+        if source.readinto(view[:count]) < count:
+            return group  # the file was cut meanwhile: its reader has the words for that
+        numbers = room[:count].view(kind)
+        low, high = (float(value) for value in numbers.aminmax())
+        if not max(-low, high) <= FLOAT16_LARGEST:  # also where one is no number
+            return group
+        left -= count
+    # The last piece: the whole group, or the end of a tensor larger than that.
+    suspects, end = [], len(numbers)
+    for entry in reversed(group):
+        few = min(4, prod(entry.shape))
+        if not numbers[end - few : end].any():
+            suspects.append(entry)
+        end -= prod(entry.shape)
+    return suspects[::-1]
 
 
 def _ends_with_zeros(tensor: Any) -> bool:
