@@ -18,7 +18,7 @@ from widgets.format import plain_tooltip
 
 Index = QModelIndex | Any  # Qt gives a persistent one now and then
 SORT = Qt.ItemDataRole.UserRole
-LEAST = 0.7  # of its width a column keeps where there is no room for all
+LEAST = 0.85  # of its width a column keeps where there is no room for all
 
 
 @dataclass(frozen=True)
@@ -196,21 +196,31 @@ class RowsView(QTableView):
         ]
 
     def _fit(self) -> None:
-        """Where the columns find no room those of words give a part of theirs, if that is enough."""
+        """Where the columns find no room, those of words give a part of theirs; where that is not enough, the last
+        ones go. What they say stands beside the table."""
         wanted, figures = self._wanted, [column.figures for column in self.rows.columns]
         least = [most if whole else min(few, most)
                  for few, most, whole in zip(self._widths(LEAST), wanted, figures, strict=True)]  # fmt: skip
-        give, over = sum(wanted) - sum(least), sum(wanted) - self.viewport().width()
-        part = over / give if self.isVisible() and 0 < over <= give else 0.0
+        header, room = self.horizontalHeader(), self.viewport().width() if self.isVisible() else sum(wanted)
+        columns = [header.logicalIndex(at) for at in range(header.count())]
+        shown = columns
+        while len(shown) > 1 and sum(least[at] for at in shown) > room:
+            shown = shown[:-1]
+        give, over = sum(wanted[at] - least[at] for at in shown), sum(wanted[at] for at in shown) - room
+        part = min(1.0, over / give) if give and over > 0 else 0.0
         self._fitting = True
-        for at, (most, few) in enumerate(zip(wanted, least, strict=True)):
-            self.setColumnWidth(at, math.floor(most - part * (most - few)))
+        for at in columns:
+            self.setColumnHidden(at, at not in shown)
+            if at in shown:
+                self.setColumnWidth(at, math.floor(wanted[at] - part * (wanted[at] - least[at])))
         self._fitting = False
 
     @Slot(int, int, int)
     def _column_drawn(self, at: int, _before: int, width: int) -> None:
         """A person drew it wider or narrower; the last one only takes what the others leave."""
-        if not self._fitting and self.horizontalHeader().visualIndex(at) < len(self._wanted) - 1:
+        header = self.horizontalHeader()
+        after = range(header.visualIndex(at) + 1, header.count())
+        if not self._fitting and not all(header.isSectionHidden(header.logicalIndex(place)) for place in after):
             self._wanted[at] = width
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -285,13 +295,17 @@ class RowsView(QTableView):
 
     def columns_state(self) -> str:
         """Order, widths and sorting of the columns, as text."""
-        return base64.b64encode(self.horizontalHeader().saveState().data()).decode()
+        header = base64.b64encode(self.horizontalHeader().saveState().data()).decode()
+        return " ".join((header, *map(str, self._wanted)))
 
-    def restore_columns(self, state: object) -> None:
+    def restore_columns(self, state: str) -> None:
         """Takes what `columns_state` gave; anything else leaves them as they are."""
         count = self.horizontalHeader().count()
-        with contextlib.suppress(ValueError, TypeError):
-            self.horizontalHeader().restoreState(QByteArray(base64.b64decode(state)))  # type: ignore[arg-type]
+        with contextlib.suppress(ValueError):
+            kept, *widths = state.split()
+            self.horizontalHeader().restoreState(QByteArray(base64.b64decode(kept)))
+            if len(widths) == count:
+                self._wanted = [max(20, min(int(width), 2000)) for width in widths]
         assert self.horizontalHeader().count() == count
         self._fit()
         header = self.horizontalHeader()

@@ -44,6 +44,7 @@ def browser(qtbot):
     made = ModelBrowser()
     qtbot.addWidget(made)
     made.set_models(MODELS, ("/models",), "/cache/hub")
+    made.resize(1240, 700)  # the offscreen screen is smaller
     made.show()
     yield made
     made.close()
@@ -393,9 +394,25 @@ def test_the_table_does_not_scroll_sideways_in_the_window_as_it_opens(qtbot, bro
     qtbot.waitUntil(lambda: table.columnWidth(0) == table._wanted[0])
 
 
+@pytest.mark.parametrize("width", [1024, 900, 720])
+@pytest.mark.parametrize("page", ["local", "hub"])
+def test_in_a_narrow_window_the_last_columns_give_way_and_nothing_scrolls(qtbot, browser, hub, page, width):
+    browser.setStyleSheet(f"* {{ font-size: {theme.base_px()}px }}")
+    shown = getattr(browser, page)
+    browser.tabs.setCurrentWidget(shown)
+    table, last = shown.table, len(shown.table.rows.columns) - 1
+    browser.resize(width, 600)
+    qtbot.waitUntil(lambda: table.isColumnHidden(last) and table.horizontalScrollBar().maximum() == 0)
+    assert table.horizontalHeader().length() <= table.viewport().width()
+    assert not any(table.isColumnHidden(at) for at in range(3))
+    browser.resize(1500, 600)
+    qtbot.waitUntil(lambda: not table.isColumnHidden(last))
+
+
 def test_size_columns_and_the_last_search_come_back(qtbot, browser, hub):
     hub.kind.setCurrentIndex(2)
     browser.local.table.horizontalHeader().moveSection(2, 0)
+    browser.local.table.setColumnWidth(0, 333)
     click_header(browser.local.table, "context")
     browser.resize(760, 500)
     order = names(browser)
@@ -405,6 +422,7 @@ def test_size_columns_and_the_last_search_come_back(qtbot, browser, hub):
     other.restore(browser.state())
     assert other.size() == browser.size()
     assert other.local.table.horizontalHeader().visualIndex(2) == 0
+    assert other.local.table.columnWidth(0) == 333
     assert names(other) == order
     assert (other.hub.search_field.text(), other.hub.kind.currentData()) == ("riv", "")
     assert other.tabs.currentWidget() is other.hub
