@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from engine.control import Control
-from engine.errors import RunFailed
+from engine.errors import PromptRefused, RunFailed
 from engine.events import Event, ExperimentProgress, PrefillProgress, RunEnd, RunStart, TokenEvent
 from engine.futures import FirstWord, Future, Futures
 from engine.settings import MAX_LANES, FuturesQuestion, Request
@@ -82,6 +82,8 @@ class _Foreseeing:
             self._batch(min(most, self.count - len(self.lanes)))
         if self.failed is not None and not any(lane.token_ids for lane in self.lanes):
             raise RunFailed(self.failed.sentence or "The model failed.", self.failed.fix)
+        if not self.written and not self.control.cancelled():
+            raise PromptRefused("This text has come to its end already.", "Begin at a word before its end.")
         return self._so_far(whole=True)
 
     def _batch(self, size: int) -> None:

@@ -69,7 +69,8 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
     """Runs a request: RunStart for each lane, prefill progress, one TokenEvent per lane and step, RunEnd per lane.
 
     The last event is CacheKept where the session keeps its cache between runs. Lanes of a fork begin with the tokens
-    that the request says are written.
+    that the request says are written; where those hold a stop string, or end with an end token and nothing is given
+    behind it, the lanes end before anything is read.
 
     Raises PromptRefused before the first event when a prompt cannot run. Whatever fails later ends the lanes with
     reason "error"; what was written stands.
@@ -80,12 +81,16 @@ def generate(session: Session, request: Request, control: Control) -> Iterator[E
     for lane in lanes:
         yield _run_start(session, request, lane, run.ends)
     try:
+        reason = run.over_before()
         try:
-            yield from run.prefill()
+            if not reason:
+                yield from run.prefill()
         except Cancelled:
+            reason = "cancelled"
+        if reason:
             for lane in lanes:
-                yield run.end(lane, "cancelled")
-            return
+                yield run.end(lane, reason)
+            lanes = []
         while lanes:
             waited = control.wait_turn(max(lane.last_token_s for lane in lanes))
             for number, settings in control.take_settings().items():
@@ -338,6 +343,14 @@ class _Running:
             forced=forced,
             held=lane.stop.held,
         )
+
+    def over_before(self) -> str:
+        """Why the lanes are over before they write anything: what is written ends there already. All have the same."""
+        lane = self.lanes[0]
+        if lane.stop.matched is not None:
+            return "stop string"
+        ended = bool(lane.token_ids) and lane.token_ids[-1] in self._end_ids
+        return "eos" if ended and not lane.forced else ""  # what a person gives goes on behind an end, too
 
     def stop_reason(self, lane: Lane) -> str:
         """Why a lane is over after its newest token; empty if it goes on."""

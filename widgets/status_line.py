@@ -46,11 +46,11 @@ def pace(run: Run, moment: int | None = None) -> Pace:
     """
     count = len(run.tokens) if moment is None else moment
     if run.end is not None and count == len(run.tokens):
-        rate = run.end.decode_tokens_per_s
-        per_token = run.end.decode_ms / (run.end.new_tokens - 1) if run.end.new_tokens > 1 else None
+        rate, fresh = run.end.decode_tokens_per_s, run.end.new_tokens - len(run.start.written)
+        per_token = run.end.decode_ms / (fresh - 1) if fresh > 1 else None
         if rate > 0.0:
             per_token = 1000.0 / rate
-        ttft = run.end.ttft_ms if run.end.new_tokens else None
+        ttft = run.end.ttft_ms if fresh > 0 else None
         return Pace(ttft, per_token, rate if rate > 0.0 else None, True)
     begins = run.begins  # what a fork began with, another run was timed for
     if count <= begins:

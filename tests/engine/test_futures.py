@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from engine.answers import answer
 from engine.continuations import lanes_at_once
 from engine.control import Control
-from engine.errors import CannotLoad
+from engine.errors import CannotLoad, PromptRefused
 from engine.events import ExperimentProgress, RunEnd, TokenEvent
 from engine.futures import (
     Future,
@@ -24,6 +25,7 @@ from engine.futures import (
 )
 from engine.loading import load
 from engine.loop import generate
+from engine.prompt import end_tokens
 from engine.sampling import History, final_probabilities
 from engine.settings import FuturesQuestion, LoadPlan, Request, SamplingSettings
 from tests.tiny_models import tiny_folder
@@ -83,6 +85,13 @@ def test_the_beginning_is_read_once_for_all(session):
     session.kept.drop()
     found, _ = asked(session, question(session, 100, written=end.token_ids))
     assert found.read_tokens == end.prompt_tokens + len(end.token_ids)
+
+
+def test_behind_an_end_token_there_is_no_future_and_a_sentence_says_so(session):
+    last = end_tokens(session, raw=True)[0].token_id
+    what = question(session, 4, written=(last,))
+    with pytest.raises(PromptRefused, match="come to its end"):
+        asked(session, replace(what, request=replace(what.request, ignore_ends=False)))
 
 
 def test_the_expected_shares_are_the_exact_odds_of_the_first_word(session):

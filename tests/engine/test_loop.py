@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from engine.forward import GeneralForward, forward_of
 from engine.lean import LeanForward, pack_model
 from engine.loading import load
 from engine.loop import generate
+from engine.prompt import end_tokens
 from engine.sampling import decide
 from engine.settings import LoadPlan, Request, SamplingSettings
 from tests.tiny_models import tiny_folder
@@ -257,6 +259,39 @@ def test_cancel_during_decode_keeps_the_text_and_ends_within_a_token(sessions):
     ends = [event for event in events if isinstance(event, RunEnd)]
     assert [(end.lane, end.reason, end.new_tokens) for end in ends] == [(0, "cancelled", 5), (1, "cancelled", 5)]
     assert ends[0].text == "".join(token.text for token in tokens_of(events)) + ends[0].tail_text
+
+
+def written_to_its_end(session, **changes):
+    """A greedy run of two lanes that begins with 12 written tokens, and the run that wrote them."""
+    asked = Request(1, "a", raw=True, lanes=(GREEDY,), max_new_tokens=12, ignore_ends=True)
+    whole = end_of(run(session, asked))
+    fork = {"written": whole.token_ids, "max_new_tokens": 20, "lanes": (GREEDY, GREEDY)}
+    return whole, run(session, replace(asked, **{**fork, **changes}))
+
+
+@pytest.mark.parametrize("given", [{}, {"forced_text": "b"}])
+def test_a_stop_string_in_what_is_written_already_ends_the_run_before_anything_is_read(sessions, given):
+    session = sessions("llama")
+    whole, _ = written_to_its_end(session)
+    stop = whole.text[3:6]
+    _, events = written_to_its_end(session, stop=(stop,), **given)
+    assert not any(isinstance(event, (TokenEvent, PrefillProgress)) for event in events)
+    ends = [event for event in events if isinstance(event, RunEnd)]
+    assert [(end.lane, end.reason, end.stop_string) for end in ends] == [(n, "stop string", stop) for n in range(2)]
+    assert {end.text for end in ends} == {events[0].written_text} == {whole.text[: whole.text.index(stop)]}
+    assert {(end.token_ids, end.tail_text, end.computed_tokens) for end in ends} == {(whole.token_ids, "", 0)}
+
+
+def test_an_end_token_that_is_written_already_ends_the_run_unless_words_are_given_behind_it(sessions):
+    session = sessions("llama")
+    (last, *_) = end_tokens(session, raw=True)
+    whole, _ = written_to_its_end(session)
+    written = (*whole.token_ids, last.token_id)
+    _, events = written_to_its_end(session, written=written, ignore_ends=False)
+    assert not tokens_of(events)
+    assert [(end.reason, end.token_ids) for end in events if isinstance(end, RunEnd)] == [("eos", written)] * 2
+    _, events = written_to_its_end(session, written=written, ignore_ends=False, forced_text="b")
+    assert [token.forced for token in tokens_of(events)][0]
 
 
 def test_one_token_at_a_time_and_on_again(sessions):

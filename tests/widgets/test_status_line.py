@@ -97,6 +97,14 @@ def test_a_run_of_one_token_has_no_speed(qtbot):
     assert "Speed" not in values(line)
 
 
+def test_a_fork_that_wrote_nothing_has_no_times():
+    first = make.tokens(["One", " two"])
+    fork = make.start(run_id=2, written=tuple(token.token_id for token in first))
+    ended = make.end(first, "stop string", run_id=2, ttft_ms=0.0, decode_ms=0.0, decode_tokens_per_s=0.0)
+    times = pace(Run(fork, tokens=first, end=ended))
+    assert times.ttft_ms is times.per_token_ms is times.tokens_per_s is None
+
+
 def test_the_line_reads_as_drawn(qtbot):
     _store, line = shown(qtbot, timed(45))
     assert line.state == "Writing"
