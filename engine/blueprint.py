@@ -130,8 +130,8 @@ def read_blueprint(
     text = config.get_text_config(decoder=True)
     if tie_lm_head:
         config.tie_word_embeddings = text.tie_word_embeddings = True
-    heads = _whole(text, "num_attention_heads", "n_head")
-    layers = _whole(text, "num_hidden_layers", "n_layer") if hasattr(text, "num_hidden_layers") else 1
+    heads = config_count(text, "num_attention_heads", "n_head")
+    layers = config_count(text, "num_hidden_layers", "n_layer") if hasattr(text, "num_hidden_layers") else 1
     if not 1 <= layers <= MOST_LAYERS:
         raise CannotLoad(
             "config.json says that the model has {layers} layers.",
@@ -153,8 +153,8 @@ def read_blueprint(
         family=str(config.model_type),
         heads=heads,
         kv_heads=_kv_heads(text, heads),
-        hidden_size=_whole(text, "hidden_size", "n_embd", "d_model") or 1,
-        vocab_size=_whole(text, "vocab_size"),
+        hidden_size=config_count(text, "hidden_size", "n_embd", "d_model") or 1,
+        vocab_size=config_count(text, "vocab_size"),
         context_tokens=_context(text),
         quantised=quantised,
         dtype_config=raw_dtype(raw) if not gguf else "",
@@ -211,10 +211,11 @@ def config_value(config: Any, name: str) -> Any:
         return max((value for value in own if isinstance(value, int)), default=None)
 
 
-def _whole(config: Any, *names: str) -> int:
+def config_count(config: Any, *names: str) -> int:
+    """The first whole number above 0 that a config has under one of these names; 0 where it has none."""
     for name in names:
         value = config_value(config, name)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return 0
 
@@ -222,12 +223,12 @@ def _whole(config: Any, *names: str) -> int:
 def _kv_heads(text: Any, heads: int) -> int:
     if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
         return 1
-    return _whole(text, "num_key_value_heads", "num_kv_heads") or heads
+    return config_count(text, "num_key_value_heads", "num_kv_heads") or heads
 
 
 def _context(text: Any) -> int:
-    context = _whole(text, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    return context if 0 < context < NO_LIMIT else 0
+    context = config_count(text, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+    return context if context < NO_LIMIT else 0
 
 
 # ---------------------------------------------------------------- for people
@@ -273,8 +274,8 @@ def _facts(blueprint: Blueprint) -> tuple[Fact, ...]:
 def parameters_per_token(blueprint: Blueprint) -> int:
     """How many parameters work on one token: of the experts only those that are chosen (LOD-27)."""
     text = blueprint.text_config
-    experts = _whole(text, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-    chosen = _whole(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k")
+    experts = config_count(text, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    chosen = config_count(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k")
     total = blueprint.skeleton.parameters
     if not 0 < chosen < experts:
         return total

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from engine.blueprint import Blueprint, config_value, end_sources, licence_of, parameters_per_token
+from engine.blueprint import Blueprint, config_count, end_sources, licence_of, parameters_per_token
 from engine.inside import Leaf, Module, Outline
 from engine.memory import packing_for, tensor_bytes
 from engine.quantised import Quantised
@@ -44,16 +44,17 @@ def outline(blueprint: Blueprint, precision: str, float_dtype: str) -> Outline:
         layers=blueprint.layers,
         heads=blueprint.heads,
         kv_heads=blueprint.kv_heads,
-        head_size=_whole(text, "head_dim") or (blueprint.hidden_size // blueprint.heads if blueprint.heads else 0),
+        head_size=config_count(text, "head_dim")
+        or (blueprint.hidden_size // blueprint.heads if blueprint.heads else 0),
         hidden_size=blueprint.hidden_size,
-        feed_forward_size=_whole(text, "intermediate_size", "n_inner", "ffn_dim"),
+        feed_forward_size=config_count(text, "intermediate_size", "n_inner", "ffn_dim"),
         vocab_size=blueprint.vocab_size,
         context_tokens=blueprint.context_tokens,
         tied=skeleton.tied,
         parameters=skeleton.parameters,
         parameters_per_token=parameters_per_token(blueprint),
-        experts=_whole(text, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-        experts_per_token=_whole(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k"),
+        experts=config_count(text, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+        experts_per_token=config_count(text, "num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k"),
         rope_base=rope_base,
         rope_kind=rope_kind,
         rope_factor=rope_factor,
@@ -93,14 +94,6 @@ def _rope(text: Any) -> tuple[float, str, float]:
     factor = told.get("factor")
     number = float(base) if isinstance(base, int | float) else 0.0
     return number, str(kind)[:40], float(factor) if isinstance(factor, int | float) else 0.0
-
-
-def _whole(config: Any, *names: str) -> int:
-    for name in names:
-        value = config_value(config, name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return 0
 
 
 # ---------------------------------------------------------------- the tree

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from engine.blueprint import end_sources, parameters_per_token, read_blueprint
+from engine.blueprint import config_count, end_sources, parameters_per_token, read_blueprint
 from engine.errors import CannotLoad
 from engine.memory import estimate
 
@@ -158,6 +159,12 @@ def test_experts_count_in_total_and_per_token(folder):
     blueprint = read_blueprint(folder(settings))
     each = 3 * 32 * 64 * 2  # gate, up and down in both layers
     assert blueprint.skeleton.parameters - parameters_per_token(blueprint) == 6 * each
+
+
+def test_a_name_that_says_no_count_yields_to_another():
+    config = SimpleNamespace(num_local_experts=0, num_experts=-1, n_routed_experts=8, moe_num_experts=4, flag=True)
+    assert config_count(config, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts") == 8
+    assert config_count(config, "num_experts", "flag", "nothing") == 0
 
 
 def test_a_picture_tower_is_counted_apart(folder):

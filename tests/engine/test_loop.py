@@ -291,7 +291,7 @@ def test_an_end_token_that_is_written_already_ends_the_run_unless_words_are_give
     assert not tokens_of(events)
     assert [(end.reason, end.token_ids) for end in events if isinstance(end, RunEnd)] == [("eos", written)] * 2
     _, events = written_to_its_end(session, written=written, ignore_ends=False, forced_text="b")
-    assert [token.forced for token in tokens_of(events)][0]
+    assert tokens_of(events)[0].forced
 
 
 def test_one_token_at_a_time_and_on_again(sessions):
