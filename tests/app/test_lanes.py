@@ -168,6 +168,18 @@ def test_a_prompt_of_its_own_and_the_windows_for_the_rest(loaded, until):
     assert parting is None or parting.why == "prompt"
 
 
+def test_what_every_run_begins_with_begins_every_lane(loaded, until):
+    window = loaded()
+    page = page_with(window, COOL, HOT, max_new_tokens=6)
+    page.take(page.lanes.with_lane(replace(page.lanes.lanes[1], own=LanePrompt("mine"))))
+    window.sampling_panel.constraints.set_begin("xyz")
+    window.run_action.trigger()
+    written(window, page, until)
+    for column in columns(page):
+        assert column.source.run.text.startswith("xyz")
+        assert [token.forced for token in column.source.run.tokens] == [True] * 3 + [False] * 3
+
+
 def test_one_token_pause_and_stop_on_the_page(loaded, until, click):
     window = loaded()
     page = page_with(window, COOL, HOT, max_new_tokens=10_000)

@@ -120,6 +120,7 @@ class BlindPage(QWidget):
 
     @Slot()
     def begin(self) -> None:
+        self.refresh()  # what came since the last frame
         if not self.bar.ready:
             return
         wish = self.setup.wish()
@@ -350,7 +351,9 @@ class BlindPage(QWidget):
             votes = self.tr("{votes} of {planned} votes").format(
                 votes=count_text(len(test.voted)), planned=count_text(test.planned)
             )
-            if waits and at_work:
+            if waits and self._later and self.store.activity != "experiment":
+                words = self.tr("The engine is at work: the texts of the next round come as soon as it is free.")
+            elif waits and at_work:
                 words = self.tr("The texts of the next round are being written.")
             elif waits:
                 words = self.tr("The test waits: go on, or end it.")

@@ -34,7 +34,9 @@ class BlindRoundView(QWidget):
         self._open = self._told = False
         self.prompt = Verdict()  # whoever shows the round places it
         self.prompt.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._grid = QGridLayout()
+        texts = QWidget()  # it keeps its room while there are none
+        self._grid = QGridLayout(texts)
+        self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(theme.GAP)
         self._votes = QHBoxLayout()
         self._votes.setSpacing(8)
@@ -58,7 +60,7 @@ class BlindRoundView(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
-        column.addLayout(self._grid, 1)
+        column.addWidget(texts, 1)
         column.addLayout(self._votes)
         for digit in range(9):
             self._shortcut(str(digit)).activated.connect(self._digit)

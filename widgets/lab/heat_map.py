@@ -46,13 +46,15 @@ class HeatMapData:
         return (min(known), max(known)) if known else (0.0, 0.0)
 
     def place(self, cell: Cell, span: tuple[float, float] | None = None) -> float:
-        """Where a value lies between the least and the largest, 0 to 1; the middle where all are alike.
+        """Where a value lies between the least and the largest, 0 to 1; the middle where all are alike, or differ by
+        less than their figures show: what rounding left would look like a difference.
 
         span: `self.span`, for who asks about all cells.
         """
         low, high = self.span if span is None else span
         value = self.values[cell[0]][cell[1]]
-        return (value - low) / (high - low) if high > low else 0.5
+        alike = low == high or self.words[0] == self.words[1] != ""
+        return 0.5 if alike else (value - low) / (high - low)
 
 
 class HeatMap(QWidget):
@@ -198,7 +200,7 @@ class HeatMap(QWidget):
         bar = self.legend_bar(low, words)
         painter.setPen(look.muted)
         middle = bar.center().y() + metrics.ascent() / 2 - 1
-        painter.drawText(QPointF(area.left(), middle), low)
+        painter.drawText(QPointF(area.left(), middle), words if high == low else low)
         if high == low:
             return
         gradient = QLinearGradient(bar.topLeft(), bar.topRight())

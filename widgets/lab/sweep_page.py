@@ -128,6 +128,7 @@ class SweepPage(QWidget):
     @Slot()
     def ask(self) -> None:
         """A new sweep of what the form says."""
+        self.refresh()  # what came since the last frame
         if self.bar.ready and (wish := self.form.wish()) is not None:
             self.asked.emit(wish)
 
@@ -317,6 +318,7 @@ class SweepPage(QWidget):
             )
             action = self.kept_menu.addAction(words.replace("&", "&&"))
             action.setData(at)
+            action.setEnabled(not self.bar.working)  # the one that is run is shown
         if not self.kept:
             self.kept_menu.addAction(self.tr("None yet")).setEnabled(False)
         self.kept_menu.addSeparator()
@@ -326,7 +328,7 @@ class SweepPage(QWidget):
     def _open_kept(self, action: QAction) -> None:
         if action.data() == "folder":
             self.asked.emit(FindSweeps(choose=True))
-        elif isinstance(action.data(), int) and action.data() < len(self.kept) and not self.bar.working:
+        elif isinstance(action.data(), int) and action.data() < len(self.kept):
             self.show_one(self.kept[action.data()])
 
     @Slot()

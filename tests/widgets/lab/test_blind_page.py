@@ -104,6 +104,24 @@ def test_texts_that_are_wanted_while_the_engine_still_ends_its_work_are_asked_fo
     assert isinstance(page.wishes[-1], AskRound)
 
 
+def test_texts_that_wait_for_another_run_are_not_said_to_be_written(page):
+    page.begin_test(TEST)
+    answer(page, "a", "b")
+    answer(page, "c", "d")
+    below = page.round.end.y()
+    page.store.set_activity("paused")  # a run of another page
+    page.round.vote(0)
+    page.round.vote(0)
+    page.refresh()
+    assert page.test.open_round is None
+    assert "The engine is at work" in page.state_words.text()
+    page.grab()
+    assert abs(page.round.end.y() - below) < 40  # the buttons stay below, where texts were
+    page.store.set_activity("idle")
+    page.refresh()
+    assert isinstance(page.wishes[-1], AskRound)
+
+
 def test_keys_vote_take_back_and_show(page):
     page.begin_test(TEST)
     answer(page, "a", "b")

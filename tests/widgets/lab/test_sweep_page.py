@@ -53,6 +53,15 @@ def test_a_map_shows_means_over_seeds_with_their_spread_in_the_tooltip():
     assert data.words == ("0.50", "10.50")
 
 
+def test_values_that_are_written_alike_have_one_shade():
+    """What rounding left of equal runs in two batches would look like the setting's doing."""
+    kept = sweep()
+    equal = tuple(run(1.14 + 1e-9 * number) for number in range(12))
+    data = heat_map(replace(kept, runs=equal), "mean_surprise_nats")
+    assert data.words == ("1.14", "1.14")
+    assert {data.place((row, column)) for row in range(3) for column in range(2)} == {0.5}
+
+
 def test_one_setting_alone_lies_across():
     data = heat_map(sweep(axes=AXES[:1]), "tokens")
     assert (len(data.rows), data.columns) == (1, ("0", "0.5", "1"))
@@ -158,6 +167,16 @@ def test_nothing_goes_on_while_the_engine_is_at_work(page):
     page.continue_shown()
     page.ask()
     assert page.wishes == []
+
+
+def test_a_kept_sweep_is_not_to_be_chosen_while_one_is_run(page):
+    page.kept = (sweep(),)
+    page.kept_menu.aboutToShow.emit()
+    assert page.kept_menu.actions()[0].isEnabled()
+    page.store.set_activity("experiment")
+    page.begun(sweep(done=5).question)
+    page.kept_menu.aboutToShow.emit()
+    assert not page.kept_menu.actions()[0].isEnabled()
 
 
 def test_why_nothing_can_be_run_stands_there_until_it_can(page):
