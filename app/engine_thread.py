@@ -125,6 +125,10 @@ class Engine(QObject):
             self._control.cancel()
         return bool(self.busy) or self._closed
 
+    def when_free(self, act: Callable[[], None]) -> None:
+        """Lets `act` come after what is at work now, unless that is stopped."""
+        self._next = act
+
     def pause(self) -> None:
         self._control.pause()
 

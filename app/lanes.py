@@ -21,7 +21,7 @@ PAGE = "lanes"
 
 
 class Lanes(QObject):
-    """Routes the page's wishes. The prompt is the window's, and so are system text, stop strings and pace."""
+    """Routes the page's wishes. The prompt is the window's, and so are system text, beginning, stop strings and pace."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
@@ -89,11 +89,14 @@ class Lanes(QObject):
             lockstep=lanes.lockstep,
             max_new_tokens=lanes.max_new_tokens,
             stop=self.window.sampling_panel.stop_strings(),
+            forced_text=self.window.sampling_panel.forced_text(),
             markers_as_text=panel.markers_as_text(),
         )
 
     def run(self, wish: RunLanes) -> None:
         window = self.window
+        if window.running.comes_after(lambda: self.run(wish)):
+            return
         if window.engine.busy == "run":
             if wish.one_token:
                 window.running.one_token()

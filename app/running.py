@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
@@ -45,7 +46,7 @@ class Running(QObject):
         if run_page := getattr(self.window.laboratory.pages[self.window.laboratory.current], "run_page", None):
             run_page(one_token)  # Run means what is seen
             return
-        if self.window.engine.busy == "run" or not self.may_run():
+        if self.comes_after(lambda: self._begin(one_token)) or self.window.engine.busy == "run" or not self.may_run():
             return
         self.window.banner.dismiss()
         self.window.sampling_panel.prepare_run()
@@ -56,6 +57,14 @@ class Running(QObject):
             return
         self.window.prompt_panel.remember()
         self.launch(request, one_token)
+
+    def comes_after(self, act: Callable[[], None]) -> bool:
+        """Whether a run has ended whose recording is still being closed: then `act` comes once the engine is free."""
+        window = self.window
+        ended = window.engine.busy == "run" and window.store.activity == "idle"
+        if ended:
+            window.engine.when_free(act)
+        return ended
 
     def may_run(self) -> bool:
         """Whether the engine could write now; a banner says why not."""
@@ -91,7 +100,7 @@ class Running(QObject):
     @Slot()
     def one_token(self) -> None:
         """One token more; starts a run that pauses after its first token when none goes on."""
-        if self.window.engine.busy == "run":
+        if self.window.engine.busy == "run" and self.window.store.activity != "idle":
             self.window.store.select(None)
             self.window.engine.step_once()
             self.window.store.set_activity("paused")

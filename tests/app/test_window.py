@@ -81,6 +81,30 @@ def test_ctrl_return_in_the_prompt_runs_what_stands_there(loaded, qtbot, until):
     assert window.store.current.start.prompt == "xyz"
 
 
+@pytest.mark.parametrize("page", ["text", "lanes"])
+@pytest.mark.parametrize("act", ["run_action", "step_action"])
+def test_run_pressed_while_the_recording_of_the_last_one_is_being_closed_is_heard(loaded, until, page, act):
+    window = loaded()
+    window.laboratory.show(page)
+    window.run_action.trigger()
+    until(lambda: window.store.current is not None)
+    first = window.store.current.start.run_id
+    pressed = []
+
+    def press(_run):
+        if not window.store.activity == "idle" or pressed:
+            return
+        pressed.append(window.engine.busy)
+        getattr(window, act).trigger()
+
+    window.store.run_ended.connect(press)  # in the same thread: a plain function will do in a test
+    until(lambda: pressed and window.store.current.start.run_id > first)
+    assert pressed == ["run"]
+    window.running.stop()
+    until(lambda: over(window))
+    assert len({run.start.run_id for run in window.store.runs}) == 2
+
+
 def test_run_without_a_model_says_what_to_do(make_window, qtbot):
     window = make_window()
     window.run_action.trigger()

@@ -229,10 +229,10 @@ class FuturesPage(QWidget):
     @Slot()
     def ask(self) -> None:
         """As many futures as the fields say."""
+        self.refresh()  # what came since the last frame
         run, step = self._place
-        if run is None or not self.bar.start.isEnabled() or self.bar.working:
+        if not self.bar.ready or run is None:
             return
-        self.bar.show_error("")
         place = Parent(*run.key, run.lost + min(step, len(run.tokens)))
         self.asked.emit(FuturesWish(place, self.count.value(), self.tokens.value(), bool(self.whose.currentData())))
 

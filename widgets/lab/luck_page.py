@@ -185,6 +185,7 @@ class LuckPage(QWidget):
 
     @Slot()
     def ask(self) -> None:
+        self.refresh()  # what came since the last frame
         fields = (self.seeds, self.first_seed, self.tokens)
         if not self.bar.ready:
             return

@@ -69,6 +69,18 @@ def test_bar_and_words_tell_the_same_from_the_first_token_on(page):
     assert line.state == "An experiment runs: 25%"
 
 
+def test_run_before_the_frame_that_shows_the_end_of_the_last_one_is_heard(page):
+    page.store.set_activity("experiment")
+    page.begun(APART.question)
+    page.run_page(one_token=False)
+    assert page.wishes == []
+    page.store.take(ev.Answered(APART.question, APART))
+    page.store.set_activity("idle")
+    page.run_page(one_token=False)
+    assert len(page.wishes) == 1
+    assert page.luck is APART
+
+
 def test_texts_that_happen_to_agree_within_each_setting_ask_for_more_seeds(page):
     few = luck((1.0, 1.0), (2.0, 2.0))
     assert few.figures[0].verdict == "none"
