@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtGui import QUndoCommand, QUndoStack
 from PySide6.QtWidgets import QWidget
 
+from app.laboratory import TEXT
 from engine.errors import SettingsRefused
 from engine.events import EngineError, Mark
 from engine.lineage import descendants, story
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]
 ENDED_BY_ITSELF = ("eos", "stop string")
+PAGES_OF_IT = (TEXT, "forks")  # on which a fork is seen as it is written
 
 
 class _Pruned(QUndoCommand):
@@ -222,6 +224,8 @@ class Forks(QObject):
         start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
         if self.window.running.launch(request, before=tuple(story(start, runs))):
             self._expected = self.window.engine.runs
+            if self.window.laboratory.current not in PAGES_OF_IT:
+                self.window.laboratory.show_text()
 
     @Slot(object)
     def _begun(self, run: Run) -> None:

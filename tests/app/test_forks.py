@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 
+from app.laboratory import TEXT
 from engine.events import Loaded, RunStart
 from engine.replay import read_replay
 from engine.settings import ForkWish, FuturesWish, LoadPlan, Parent, PruneWish, RenameWish, SamplingSettings
@@ -110,6 +111,16 @@ def test_escape_closes_the_field_and_nothing_runs(ran, qtbot):
     qtbot.keyClick(field.field, Qt.Key.Key_Escape)
     assert not field.isVisible()
     assert len(window.store.runs) == 1
+
+
+@pytest.mark.parametrize("page, seen", [("lanes", TEXT), ("futures", TEXT), ("order", TEXT), ("forks", "forks")])
+def test_a_fork_is_seen_while_it_is_written(ran, until, page, seen):
+    window = ran()
+    parent = window.store.current
+    window.laboratory.show(page)
+    window.forks.fork(ForkWish(parent.place(4), forced=(98,)))
+    assert window.laboratory.current == seen
+    forked(window, until)
 
 
 def test_other_settings_go_on_from_the_selected_word(ran, until):
