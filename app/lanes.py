@@ -21,7 +21,7 @@ PAGE = "lanes"
 
 
 class Lanes(QObject):
-    """Routes the page's wishes. The prompt is the window's, and so are system text, beginning, stop strings and pace."""
+    """Routes the page's wishes. The prompt is the window's, and so are system text, beginning, stops and pace."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)

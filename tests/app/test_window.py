@@ -92,7 +92,7 @@ def test_run_pressed_while_the_recording_of_the_last_one_is_being_closed_is_hear
     pressed = []
 
     def press(_run):
-        if not window.store.activity == "idle" or pressed:
+        if window.store.activity != "idle" or pressed:
             return
         pressed.append(window.engine.busy)
         getattr(window, act).trigger()
