@@ -17,6 +17,7 @@ from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
 from widgets.foreign_tokens import are_foreign, left_out_text, question_of, taken_over, taken_over_text, together
+from widgets.history import History
 from widgets.panel import Panel, PlainLabel, icon_button
 from widgets.presets_chooser import PresetChooser
 from widgets.run_controls import RunControls
@@ -27,7 +28,6 @@ from widgets.small import SmallText
 from widgets.stop_list import StopList
 
 MOST_NEW_TOKENS = 10_000_000
-HISTORY = 200
 OFF = SamplingSettings()
 
 
@@ -48,8 +48,7 @@ class SamplingPanel(Panel):
         self.store = store
         self._settings = OFF
         # Each step with whose token ids it names, None where that is not known.
-        self._history: list[tuple[SamplingSettings, TokenNames | None]] = [(OFF, None)]
-        self._at = 0
+        self._history: History[tuple[SamplingSettings, TokenNames | None]] = History((OFF, None))
         self._dragging = ""  # the setting whose slider is held: one drag is one step of the history
         self._defaults = OFF
         self._had_facts: SessionFacts | None = None
@@ -204,12 +203,12 @@ class SamplingPanel(Panel):
     def set_settings(self, settings: SamplingSettings, names: TokenNames | None = None) -> None:
         """Shows settings from elsewhere, bit for bit; says nothing. names: whose tokens they name; None: not known."""
         self._settings = settings
-        self._history, self._at = [(settings, names)], 0
+        self._history = History((settings, names))
         self._show()
 
     def token_names(self) -> TokenNames | None:
         """Whose tokens the settings name, None where they name none or that is not known."""
-        return self._names_of(self._settings, self._history[self._at][1]) if self._settings.names_tokens else None
+        return self._names_of(self._settings, self._history.value[1]) if self._settings.names_tokens else None
 
     def max_new_tokens(self) -> int:
         self.limit_field.commit()
@@ -284,25 +283,25 @@ class SamplingPanel(Panel):
         self._leave_out(settings, names, facts, stepped=self._settings != before, undo=True)
 
     def undo(self) -> None:
-        self._go(self._at - 1)
+        if self._history.undo():
+            self._came_back()
 
     def redo(self) -> None:
-        self._go(self._at + 1)
+        if self._history.redo():
+            self._came_back()
 
-    def _go(self, at: int) -> None:
-        if 0 <= at < len(self._history):
-            self._at = at
-            self._foreign, self._of_model = None, False
-            self.presets.leave_note()
-            settings, names = self._history[at]
-            foreign = are_foreign(settings, names, self.store.facts)
-            self._settings = settings.without_tokens if foreign else settings
-            self._tell_left_out("")
-            if foreign and names is not None and self.store.facts is not None:
-                self._tell_left_out(left_out_text(names, self.store.facts))
-            self._show()
-            self._enable_history()
-            self.settings_changed.emit(self._settings)
+    def _came_back(self) -> None:
+        self._foreign, self._of_model = None, False
+        self.presets.leave_note()
+        settings, names = self._history.value
+        foreign = are_foreign(settings, names, self.store.facts)
+        self._settings = settings.without_tokens if foreign else settings
+        self._tell_left_out("")
+        if foreign and names is not None and self.store.facts is not None:
+            self._tell_left_out(left_out_text(names, self.store.facts))
+        self._show()
+        self._enable_history()
+        self.settings_changed.emit(self._settings)
 
     def _row_changed(self, value: object, drag: bool) -> None:
         name = self.sender().knob.name  # type: ignore[union-attr]
@@ -328,14 +327,8 @@ class SamplingPanel(Panel):
         self.presets.leave_note()
         self.left_out_button.hide()  # it would take this back
         self._of_model = same_step and self._of_model
-        step = settings, self._names_of(settings, names or self._history[self._at][1])
-        del self._history[self._at + 1 :]
-        if same_step and self._at > 0:
-            self._history[self._at] = step
-        else:
-            self._history.append(step)
-            del self._history[:-HISTORY]
-        self._at = len(self._history) - 1
+        names = self._names_of(settings, names or self._history.value[1])
+        self._history.take((settings, names), same_step)
         self._settings = settings
         self._show()
         self._enable_history()
@@ -355,16 +348,16 @@ class SamplingPanel(Panel):
 
     def _facts_changed(self, had: SessionFacts | None) -> None:
         """Another model is loaded, or none: what its tokens were called is kept, and those of another left out."""
-        settings, names = self._history[self._at]
+        settings, names = self._history.value
         if had is not None and names is not None and names.are_of(had.name, had.vocab_size):
             texts = dict(names.texts) | self.constraints.texts()
             names = TokenNames(names.model, names.vocab_size, tuple(sorted(texts.items())))
-            self._history[self._at] = settings, names
+            self._history.amend((settings, names))
         facts = self.store.facts
         if facts is None or not settings.names_tokens:
             return
         if names is None:
-            self._history[self._at] = settings, self._names_of(settings, None)
+            self._history.amend((settings, self._names_of(settings, None)))
         elif are_foreign(self._settings, names, facts):
             rest = self.constraints.keep_words()
             self._take(self._settings.without_tokens)
@@ -430,8 +423,8 @@ class SamplingPanel(Panel):
         )
 
     def _enable_history(self) -> None:
-        self.undo_action.setEnabled(self._at > 0)
-        self.redo_action.setEnabled(self._at + 1 < len(self._history))
+        self.undo_action.setEnabled(self._history.can_undo)
+        self.redo_action.setEnabled(self._history.can_redo)
 
     # ---------------------------------------------------------------- what is shown
 

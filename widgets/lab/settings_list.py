@@ -16,6 +16,7 @@ from engine.settings import RANGES, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, QuietLine
 from widgets.format import plain_tooltip
+from widgets.history import History
 from widgets.lab.figure_words import setting_name
 from widgets.lab.lane_column import LetterChip
 from widgets.meanings import Meanings, said_of
@@ -213,7 +214,7 @@ class SettingsList(QWidget):
         self._meanings = Meanings(store, self.asked.emit)
         self.least, self.most = 2, most
         self.sources: tuple[Named, ...] = ()  # what may be taken over: sliders, lanes
-        self._history, self._at = [tuple(cards)], 0
+        self._history = History(tuple(cards))
         self._cards: list[SettingsCard] = []
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(24)
@@ -241,7 +242,7 @@ class SettingsList(QWidget):
         self._show(tuple(cards))
 
     def cards(self) -> tuple[Named, ...]:
-        return self._history[self._at]
+        return self._history.value
 
     def settings(self) -> tuple[SamplingSettings, ...]:
         """What is to be run: other models' tokens are taken over or left out."""
@@ -252,7 +253,7 @@ class SettingsList(QWidget):
         cards = tuple(replace(card, tokens=self._meanings.asked(card.settings, card.tokens)) for card in self.cards())
         for here, card in zip(self._cards, cards, strict=True):
             here.name_tokens(card.tokens)
-        self._history[self._at] = cards
+        self._history.amend(cards)
         found = (self._meanings.of(card.settings, card.tokens) for card in cards)
         said = said_of(zip(LETTERS, found, strict=False))
         if said != self.note.text():
@@ -266,31 +267,30 @@ class SettingsList(QWidget):
 
     def restore(self, cards: Sequence[Named]) -> None:
         """What was there when the window was last closed; nothing to undo."""
-        self._history, self._at = [tuple(cards)[: self.most]], 0
-        self._show(self._history[0])
+        self._history = History(tuple(cards)[: self.most])
+        self._show(self.cards())
 
     def take(self, cards: Sequence[Named]) -> None:
         """Other settings, as a step that can be undone."""
         if tuple(cards) == self.cards():
             return
-        self._history = [*self._history[: self._at + 1], tuple(cards)]
-        self._at += 1
+        self._history.take(tuple(cards))
         self._show(self.cards())
         self.changed.emit()
 
     @Slot()
     def undo(self) -> None:
-        self._go(-1)
+        if self._history.undo():
+            self._came_back()
 
     @Slot()
     def redo(self) -> None:
-        self._go(1)
+        if self._history.redo():
+            self._came_back()
 
-    def _go(self, by: int) -> None:
-        if 0 <= self._at + by < len(self._history):
-            self._at += by
-            self._show(self.cards())
-            self.changed.emit()
+    def _came_back(self) -> None:
+        self._show(self.cards())
+        self.changed.emit()
 
     @Slot()
     def add(self) -> None:
