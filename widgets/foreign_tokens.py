@@ -5,7 +5,7 @@ A preset, a replay or the last start may name tokens; the loaded model means oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QCoreApplication
@@ -41,6 +41,20 @@ def names_in(run: Run, settings: SamplingSettings) -> TokenNames | None:
         if len(found) == len(wanted):
             break
     return TokenNames(run.facts.name, run.facts.vocab_size, tuple(sorted(found.items())))
+
+
+def names_of(
+    settings: SamplingSettings, before: TokenNames | None, facts: SessionFacts | None, texts: Mapping[int, str]
+) -> TokenNames | None:
+    """Whose tokens settings name that were changed here: the loaded model's; without one, whose they were before.
+
+    texts: what they are called, as far as that is known.
+    """
+    if facts is None or not settings.names_tokens:
+        return before
+    if before is not None and before.are_of(facts.name, facts.vocab_size):
+        texts = dict(before.texts) | dict(texts)
+    return TokenNames(facts.name, facts.vocab_size, tuple(sorted(texts.items())))
 
 
 def question_of(settings: SamplingSettings, names: TokenNames) -> WordsQuestion:

@@ -1,4 +1,5 @@
-"""What the text must begin with, and words that are banned, lowered or raised. A section of the sampling panel.
+"""What the text must begin with, and words that are banned, lowered or raised. A section of the sampling panel, and,
+without the beginning, of a lane's settings.
 
 What is shown follows from the settings, which know tokens only, and from what the model said of the words; so undo,
 presets and settings from a file need nothing of their own.
@@ -14,7 +15,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QToolButton, QVBoxLayout, 
 from engine.events import EngineError, SessionFacts, WordForm, WordsQuestion, WordTokens
 from engine.settings import LOGIT_BIAS, SamplingSettings
 from widgets import theme
-from widgets.fields import NumberField
+from widgets.fields import NumberField, QuietLine
 from widgets.format import count_text, plain_tooltip, token_label
 from widgets.panel import ElidedLabel, PlainLabel, icon_button
 from widgets.run_store import BUSY, RunStore
@@ -49,7 +50,8 @@ class Constraints(QWidget):
     asked = Signal(object)
     begin_changed = Signal()
 
-    def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
+    def __init__(self, store: RunStore, begins: bool = True, parent: QWidget | None = None) -> None:
+        """begins: whether it is here that a person says what every run begins with."""
         super().__init__(parent)
         self.store = store
         self._settings = SamplingSettings()
@@ -71,7 +73,7 @@ class Constraints(QWidget):
             "\\n is a line break, \\t a tab, \\\\ a backslash."
         )
         self.begin_line.setToolTip(tip)
-        self.line = QLineEdit()
+        self.line = QuietLine()
         self.line.setPlaceholderText(self.tr("add a word, Enter"))
         self.line.setAccessibleName(self.tr("Word to ban, lower or raise"))
         self.line.setToolTip(
@@ -91,9 +93,10 @@ class Constraints(QWidget):
         column.setSpacing(4)
         label = PlainLabel(self.tr("Begin with"))
         label.setToolTip(tip)
-        column.addWidget(label)
-        column.addWidget(self.begin_line)
-        column.addSpacing(4)
+        if begins:
+            column.addWidget(label)
+            column.addWidget(self.begin_line)
+            column.addSpacing(4)
         column.addWidget(PlainLabel(self.tr("Words")))
         column.addLayout(self._column)
         column.addWidget(self.more_label)
@@ -140,6 +143,18 @@ class Constraints(QWidget):
         self._forms = {}
         return rest
 
+    def drop_typed(self) -> None:
+        """Words whose tokens are not known yet are not meant for the settings that are shown next."""
+        self._wanted, self._typed = {}, set()
+        self.line.setText("")
+        self.problem.hide()
+        self._show()
+
+    def forget_words(self) -> None:
+        """Another model is there, and the settings are shown as they are with it: by their tokens."""
+        self._forms = {}
+        self._show()
+
     def state(self) -> dict[str, Any]:
         """The words with their tokens, as JSON has them."""
         in_effect = {word: forms for word, forms in self._forms.items() if rule_of(self._settings, forms) is not None}
@@ -172,7 +187,7 @@ class Constraints(QWidget):
         self.problem.setVisible(bool(said))
         if said:
             return
-        self.line.clear()
+        self.line.setText("")  # and nothing is half typed: undo is the settings' again
         self._wanted[word] = BAN
         self._typed.add(word)
         self._show()

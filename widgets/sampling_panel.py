@@ -16,7 +16,15 @@ from engine.events import SessionFacts, TokenNames, WordTokens
 from engine.settings import Preset, Range, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, number_shown
-from widgets.foreign_tokens import are_foreign, left_out_text, question_of, taken_over, taken_over_text, together
+from widgets.foreign_tokens import (
+    are_foreign,
+    left_out_text,
+    names_of,
+    question_of,
+    taken_over,
+    taken_over_text,
+    together,
+)
 from widgets.history import History
 from widgets.panel import Panel, PlainLabel, icon_button
 from widgets.presets_chooser import PresetChooser
@@ -337,14 +345,7 @@ class SamplingPanel(Panel):
     # ---------------------------------------------------------------- another model's tokens
 
     def _names_of(self, settings: SamplingSettings, before: TokenNames | None) -> TokenNames | None:
-        """Whose tokens these name: the loaded model's; without one, whose they were before."""
-        facts = self.store.facts
-        if facts is None or not settings.names_tokens:
-            return before
-        texts = self.constraints.texts()
-        if before is not None and before.are_of(facts.name, facts.vocab_size):
-            texts = dict(before.texts) | texts
-        return TokenNames(facts.name, facts.vocab_size, tuple(sorted(texts.items())))
+        return names_of(settings, before, self.store.facts, self.constraints.texts())
 
     def _facts_changed(self, had: SessionFacts | None) -> None:
         """Another model is loaded, or none: what its tokens were called is kept, and those of another left out."""

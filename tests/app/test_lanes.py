@@ -291,6 +291,31 @@ def test_a_preset_of_the_loaded_model_is_no_foreign_one_in_a_lane_that_another_m
     assert window.store.runs[3].start.settings == BANNED
 
 
+def test_a_word_that_is_banned_in_a_lane_is_not_written_there(loaded, until, shifted):
+    window = loaded()
+    page = page_with(window, COOL, COOL)
+    window.run_action.trigger()
+    written(window, page, until)
+    word = next(token.text for token in window.store.runs[1].tokens if token.text.isalnum())
+    page.edit(1)
+    words = page.editor.constraints
+    words.line.setText(word)
+    words.add_typed()
+    until(lambda: page.lanes.lanes[1].settings.names_tokens)
+    window.run_action.trigger()
+    written(window, page, until)
+    assert [word in run.text for run in window.store.runs[2:]] == [True, False]
+    load(window, shifted, until)
+    until(lambda: "taken over" in page.editor.tokens_note.text())
+    assert words.count() == len(page.lanes.lanes[1].settings.token_ids)  # by their tokens: who cut the word is gone
+    for key in tuple(words._rows):
+        words._removed(key)
+    assert page.lanes.lanes[1].settings == COOL
+    page.undo()
+    assert page.editor.tokens_note.isHidden()
+    page.editor.close()
+
+
 def test_banned_tokens_of_another_model_in_a_recording_are_not_run_on_this_one(loaded, until, tmp_path, shifted):
     window = loaded(visit=str(tmp_path))
     page = with_bans(window)

@@ -1,4 +1,4 @@
-"""The small window in which one lane is edited: its sampling, its seed, its name, a prompt of its own.
+"""The small window in which one lane is edited: its sampling, its words, its seed, its name, a prompt of its own.
 
 What is moved here goes out at once; while the lane writes, its settings work from its next token on.
 """
@@ -22,12 +22,14 @@ from PySide6.QtWidgets import (
 from engine.settings import LanePrompt, Preset, SamplingSettings
 from widgets import theme
 from widgets.fields import NumberField, QuietLine
+from widgets.foreign_tokens import Meant, names_of
 from widgets.lab.lane_column import LetterChip
 from widgets.lab.lane_set import Lane
 from widgets.panel import PlainLabel, icon_button, scrolling
 from widgets.presets_chooser import PresetChooser
 from widgets.prompt_edit import PromptEdit
 from widgets.run_store import RunStore
+from widgets.sampling_constraints import Constraints
 from widgets.sampling_rows import SettingRow, knobs
 from widgets.small import SmallText
 
@@ -40,12 +42,14 @@ class LaneEditor(QDialog):
     changed = Signal(object, bool)  # Lane; True: goes on with the step of undo that the last change began
     undo_requested = Signal()
     redo_requested = Signal()
+    asked = Signal(object)  # a question to the loaded model
 
     def __init__(self, store: RunStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.store = store
         self.lane = Lane(0, OFF)
         self.shared = LanePrompt("")
+        self._facts = store.facts
         self._dragging = ""
         self._writing = False  # a prompt is being typed: one step of undo until something else is changed
         self.chip = LetterChip()
@@ -111,6 +115,10 @@ class LaneEditor(QDialog):
         below.setContentsMargins(0, 0, 0, 0)
         for knob in more:
             below.addWidget(self._row(SettingRow(knob)))
+        self.constraints = Constraints(self.store, begins=False)
+        self.constraints.changed.connect(self._constrained)
+        self.constraints.asked.connect(self.asked)
+        below.addWidget(self.constraints)
         column.addWidget(self.more_button)
         column.addWidget(self.more)
         column.addStretch(1)
@@ -175,21 +183,24 @@ class LaneEditor(QDialog):
 
     # ---------------------------------------------------------------- what it shows
 
-    def show_lane(self, lane: Lane, letter: str, colour: int, shared: LanePrompt, said: str = "") -> None:
-        """Shows a lane; says nothing. shared: what lanes without a prompt of their own are asked. said: what became of
-        the tokens that its settings name, "" for nothing."""
+    def show_lane(self, lane: Lane, letter: str, colour: int, shared: LanePrompt, meant: Meant) -> None:
+        """Shows a lane; says nothing. shared: what lanes without a prompt of their own are asked. meant: what its
+        settings are with the loaded model."""
         other = lane.key != self.lane.key
         self.lane, self.shared = lane, shared
         if other:
             self._dragging, self._writing = "", False
             self.presets.leave_note()
+            self.constraints.drop_typed()
+        self._see_model()
         self.chip.show_letter(letter, colour)
         self.setWindowTitle(self.tr("Lane {letter}").format(letter=letter))
         if self.name_field.text() != lane.name and (other or not self.name_field.isModified()):
             self.name_field.setText(lane.name)
         self._show_settings()
-        self.tokens_note.setText(said)
-        self.tokens_note.setVisible(bool(said))
+        self.constraints.show_settings(meant.settings)
+        self.tokens_note.setText(meant.said)
+        self.tokens_note.setVisible(bool(meant.said))
         self.own_box.blockSignals(True)
         self.own_box.setChecked(lane.own is not None)
         self.own_box.blockSignals(False)
@@ -221,9 +232,17 @@ class LaneEditor(QDialog):
         for name, row in self.rows.items():
             if row.default != getattr(defaults, name):
                 row.set_default(getattr(defaults, name))
+        self._see_model()
+        self.constraints.refresh()
         running = any(run.running for run in self.store.runs[-len("ABCDEFGH") :])
         if self.running_note.isVisibleTo(self) != running:
             self.running_note.setVisible(running)
+
+    def _see_model(self) -> None:
+        """Another one cuts words otherwise."""
+        if self.store.facts is not self._facts:
+            self._facts = self.store.facts
+            self.constraints.forget_words()
 
     def commit(self) -> None:
         """Takes numbers and a name that are half typed."""
@@ -246,6 +265,14 @@ class LaneEditor(QDialog):
         same_drag = drag and self._dragging == name
         self._dragging, self._writing = name if drag else "", False
         self._take(replace(self.lane, settings=replace(self.lane.settings, **{name: value})), same_drag)  # type: ignore[arg-type]
+
+    def _constrained(self, settings: object, drag: bool) -> None:
+        """Tokens of another model that were left out are not taken along: what stands here now is the loaded one's."""
+        same_drag = drag and self._dragging == "constraints"
+        self._dragging, self._writing = "constraints" if drag else "", False
+        assert isinstance(settings, SamplingSettings)
+        names = names_of(settings, self.lane.tokens, self.store.facts, self.constraints.texts())
+        self._take(replace(self.lane, settings=settings, tokens=names), same_drag)
 
     def _preset_chosen(self, preset: Preset) -> None:
         self._dragging, self._writing = "", False
@@ -288,5 +315,6 @@ class LaneEditor(QDialog):
     def _count_more(self) -> None:
         _, more = knobs()
         count = sum(getattr(self.lane.settings, knob.name) != getattr(OFF, knob.name) for knob in more)
+        count += self.constraints.count()
         text = self.tr("more settings")
         self.more_button.setText(f"{text} ({self.tr('{count} on').format(count=count)})" if count else text)

@@ -230,6 +230,7 @@ class LanesPage(QWidget):
             self._editor.changed.connect(self._edited_lane)
             self._editor.undo_requested.connect(self.undo)
             self._editor.redo_requested.connect(self.redo)
+            self._editor.asked.connect(self.asked)
         else:
             self._editor.commit()
         self._edited = key
@@ -252,7 +253,7 @@ class LanesPage(QWidget):
         if lane is None:
             self._editor.hide()
             return
-        self._editor.show_lane(lane, lane.letter, lane.colour, self._shared, self._meaning(lane).said)
+        self._editor.show_lane(lane, lane.letter, lane.colour, self._shared, self._meaning(lane))
 
     @Slot(object, bool)
     def _edited_lane(self, lane: Lane, same_step: bool) -> None:

@@ -479,6 +479,42 @@ def test_a_slider_of_the_editor_is_one_step_of_undo(page_of, qtbot):
     assert page.lanes.lanes[1].settings.temperature == 1.0
 
 
+def test_a_word_is_banned_and_boosted_in_one_lane_and_each_is_one_step_of_undo(page_of, qtbot):
+    page = page_of()
+    page.edit(page.lanes.lanes[1].key)
+    editor, words = page.editor, page.editor.constraints
+    editor.more_button.setChecked(True)
+    words.line.setFocus()
+    qtbot.keyClicks(words.line, "cat")
+    qtbot.keyClick(words.line, Qt.Key.Key_Return)
+    assert page.wishes == [ev.WordsQuestion(("cat",))]
+    forms = (ev.WordForm("cat", (5,), ("cat",)), ev.WordForm(" cat", (6,), (" cat",)))
+    page.store.take(ev.Answered(page.wishes[0], ev.WordTokens((forms,), ())))
+    editor.refresh()
+    lane = page.lanes.lanes[1]
+    assert lane.settings == replace(HOTTER, banned=(5, 6))
+    assert (lane.tokens.model, lane.tokens.texts) == (facts().name, ((5, "cat"), (6, " cat")))
+    assert editor.more_button.text() == "more settings (1 on)"
+    slider = words._rows["cat"].slider
+    words._rows["cat"].ban_button.click()
+    slider.setSliderDown(True)
+    for position in (600, 700, 800):
+        slider.setValue(position)
+    slider.setSliderDown(False)
+    boosted = page.lanes.lanes[1].settings
+    assert [token_id for token_id, bias in boosted.logit_bias if bias > 0] == [5, 6]
+    assert page.lanes.lanes[0].settings == CONTROL
+    page.undo()
+    assert page.lanes.lanes[1].settings == replace(HOTTER, logit_bias=((5, -5.0), (6, -5.0)))
+    page.undo()
+    assert words._rows["cat"].ban_button.isChecked()
+    qtbot.keyClick(words.line, Qt.Key.Key_Z, CONTROL_KEY)
+    assert page.lanes.lanes[1] == Lane(1, HOTTER, letter="B")
+    assert (words.line.text(), words.count()) == ("", 0)
+    page.edit(page.lanes.lanes[0].key)
+    assert words.count() == 0
+
+
 def test_a_lane_may_have_a_prompt_of_its_own(page_of, qtbot):
     page = page_of()
     page.set_prompt(LanePrompt("shared", "be kind"), raw=False)
@@ -610,6 +646,16 @@ def test_a_cache_that_would_not_fit_is_told_before_running(page_of):
     words, fits = page.bar.forecast()
     assert not fits
     assert "8 lanes of 300 tokens need 55 MB of KV cache, and 20 MB are free" in words[0]
+
+
+def test_a_prompt_that_was_not_read_yet_is_in_no_forecast(page_of):
+    page = page_of()
+    assert "+ prompts" in page.bar.forecast()[0][-1]
+    page.bar.set_prompt_tokens(44)
+    assert "14 MB for 2 lanes of 300 tokens" in page.bar.forecast()[0][0]
+    page.take(page.lanes.with_lane(replace(page.lanes.lanes[1], own=LanePrompt("another"))))
+    # 44 + 256 tokens and 256, 23,040 bytes each.
+    assert page.bar.forecast()[0][0].startswith("KV cache: at most 13 MB for 2 lanes, and prompts that were not read")
 
 
 def test_on_a_gpu_what_the_driver_leaves_and_the_allocator_keeps_is_free(qapp):
