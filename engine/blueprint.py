@@ -237,7 +237,8 @@ def _context(text: Any) -> int:
 def _facts(blueprint: Blueprint) -> tuple[Fact, ...]:
     source = blueprint.located.gguf or "config.json"
     skeleton = blueprint.skeleton
-    grouped = "" if blueprint.kv_heads == blueprint.heads else f" (shared by {blueprint.kv_heads} key-value heads)"
+    shared = "1 key-value head" if blueprint.kv_heads == 1 else f"{blueprint.kv_heads} key-value heads"
+    grouped = "" if blueprint.kv_heads == blueprint.heads else f" (shared by {shared})"
     precision, plain = blueprint.chosen(None)
     context, counted = blueprint.context_tokens, "counted on the empty model"
     facts = [

@@ -70,7 +70,7 @@ def _notes(run: ExportRun) -> list[str]:
     if _changed(run):
         notes.append(CHANGED)
     if run.start.forced_tokens:
-        notes.append(f"The first {run.start.forced_tokens} new tokens were given by hand; here they are chosen.")
+        notes.append(f"{_given(run)}; here the model chooses.")
     kernel = run.facts.kernel if run.facts is not None else "plain"
     if kernel != "plain":
         notes.append(f"The run computed its products with the kernel {kernel!r}, which may round in another way.")
@@ -151,7 +151,7 @@ def _inputs(run: ExportRun) -> list[str]:
         lines += [*_wrapped("prompt_ids", ids), "ids = torch.tensor([prompt_ids], device=model.device)"]
         lines += ['inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}']
     elif ids:
-        lines += [f'assert inputs["input_ids"].shape[1] == {len(ids)}, "the run\'s prompt had {len(ids)} tokens"']
+        lines += [f'assert inputs["input_ids"].shape[1] == {len(ids)}, "tokens of the run\'s prompt: {len(ids)}"']
         lines += ['inputs = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}']
     if start.written:
         lines += _comment("A fork: these tokens were written before it began.")
@@ -281,12 +281,17 @@ def openai_request(run: ExportRun) -> tuple[str, dict[str, Any], list[str], dict
         )
     extra = {name: getattr(settings, name) for name in VLLM if name in told}
     if start.written:
-        notes.append(f"The run is a fork that began with {len(start.written)} written tokens; the API begins anew.")
+        notes.append(f"The run is a fork, and the API begins anew. Tokens before the fork: {len(start.written)}.")
     if start.forced_tokens:
-        notes.append(f"The first {start.forced_tokens} new tokens were given by hand; a server chooses them.")
+        notes.append(f"{_given(run)}; a server chooses.")
     if _changed(run):
         notes.append(CHANGED)
     return ("/completions" if run.raw else "/chat/completions"), body, notes, extra
+
+
+def _given(run: ExportRun) -> str:
+    count = run.start.forced_tokens
+    return f"The first {f'{count} new tokens were' if count > 1 else 'new token was'} given by hand"
 
 
 def _bias(settings: SamplingSettings) -> dict[str, float]:

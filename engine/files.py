@@ -86,10 +86,9 @@ def weight_files(folder: Path, allow_pickle: bool = False) -> WeightFiles:
         return WeightFiles("safetensors", files, tensors, (*notes, *_unused_pickles(folder)))
     if shards:
         raise CannotLoad(
-            "The folder holds {count} shards ({first}, …) and no index that says which tensor lies in which.",
+            "The folder holds {shards}, and no index that says which tensor lies in which.",
             "Download model.safetensors.index.json too.",
-            count=len(shards),
-            first=shards[0].name,
+            shards=shards[0].name + _more_shards(len(shards) - 1),
         )
     if others := sorted(folder.glob("*.safetensors")):
         raise CannotLoad(
@@ -111,11 +110,15 @@ def _described(file: Path) -> str:
     return f"{file.name} ({day}, {status.st_size:,} bytes)"
 
 
+def _more_shards(count: int) -> str:
+    return f" and {count} more shard{'s' if count > 1 else ''}" if count else ""
+
+
 def _refuse_two_sets(folder: Path, single: Path, index: Path, shards: list[Path]) -> None:
     """LOD-21: transformers takes the single file without a word, even when the shards are newer."""
     if single.exists() and shards and any(shard.exists() for shard in shards):
         first = next(shard for shard in shards if shard.exists())
-        other = _described(first) + (f" and {len(shards) - 1} more shards" if len(shards) > 1 else "")
+        other = _described(first) + _more_shards(len(shards) - 1)
         raise CannotLoad(
             "The folder holds two sets of weights: {one}, and {other}.",
             "Move the set that you do not want out of the folder.",
@@ -300,7 +303,7 @@ def _read_index(folder: Path, index: Path) -> tuple[tuple[Path, ...], dict[str, 
     missing = [name for name in names if not (folder / name).exists()]
     if missing:
         raise CannotLoad(
-            "{count} of {total} shards are not in the folder: {names}.",
+            "The folder lacks {count} of {total} shards: {names}.",
             "Download them again; an interrupted download is the usual cause.",
             count=len(missing),
             total=len(names),
@@ -325,7 +328,7 @@ def _read_index(folder: Path, index: Path) -> tuple[tuple[Path, ...], dict[str, 
     if told is not None and told != held:
         notes.append(f"The index says the weights have {told} bytes; they have {held:,}.")
     if extra := len(tensors) - len(weight_map):
-        notes.append(f"The shards hold {extra} tensors that the index leaves out.")
+        notes.append(f"The shards hold tensors that the index leaves out: {extra}.")
     return tuple(folder / name for name in names), tensors, notes
 
 

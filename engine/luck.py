@@ -68,7 +68,7 @@ def _notes(question: LuckQuestion, runs: Sequence[Sequence[RunFigures]]) -> tupl
             notes.append(f"Setting {letter} is greedy: every seed writes the same text, so it has no spread.")
         failed = sum(run.reason == "error" for run in side)
         if failed:
-            notes.append(f"{failed} runs of setting {letter} failed and are left out.")
+            notes.append(f"Runs of setting {letter} that failed and are left out: {failed}.")
     if all(run.reason == "length" for side in runs for run in side):
         notes.append("Every text was cut at its length, so length says nothing here.")
     return tuple(notes)

@@ -81,7 +81,7 @@ def _machine() -> list[Finding]:
     cores, logical = psutil.cpu_count(logical=False) or 0, os.cpu_count() or 1
     findings = [
         Finding("fine", "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}"),
-        Finding("fine", "processor", f"{_processor_name()}, {cores or logical} cores, {logical} threads"),
+        Finding("fine", "processor", f"{_processor_name()}, cores: {cores or logical}, threads: {logical}"),
     ]
     told = f"{_gb(memory.total)}, {_gb(memory.available)} available"
     if memory.available < LOW_MEMORY_BYTES:
@@ -182,7 +182,7 @@ def _devices() -> list[Finding]:
         findings.append(Finding("note", "gpu", "No GPU that torch can use: models run on the processor."))
     threads = torch.get_num_threads()
     findings.append(
-        Finding("fine", "processor kernels", f"{torch.backends.cpu.get_cpu_capability()}, {threads} threads")
+        Finding("fine", "processor kernels", f"{torch.backends.cpu.get_cpu_capability()}, threads: {threads}")
     )
     findings.append(_quantisation())
     return findings
@@ -285,6 +285,6 @@ def _fonts() -> Finding:
         return Finding("problem", "fonts", "No fonts are installed, so texts would be empty boxes.",
                        "On Debian or Ubuntu: apt-get install fonts-dejavu-core fonts-noto-cjk.")  # fmt: skip
     if not any("cjk" in name.lower() or "hei" in name.lower() or "ming" in name.lower() for name in names):
-        return Finding("note", "fonts", f"{len(names)} fonts, none with Chinese characters.",
+        return Finding("note", "fonts", f"None of the fonts ({len(names)}) has Chinese characters.",
                        "On Debian or Ubuntu: apt-get install fonts-noto-cjk.")  # fmt: skip
-    return Finding("fine", "fonts", f"{len(names)} fonts, Chinese among them")
+    return Finding("fine", "fonts", f"{len(names)}, Chinese among them")

@@ -122,7 +122,7 @@ def check_table(
         if name not in names and name not in tensors and name not in buffers:
             raise CannotLoad(
                 "The device map names {name}, which this model does not have.",
-                "It has {count} layers; its parts are called {parts}.",
+                "Its layers: {count}; its parts are called {parts}.",
                 name=repr(name[:80]),
                 count=blueprint.layers,
                 parts=", ".join(_parts(blueprint)[:6]),
@@ -136,10 +136,9 @@ def check_table(
     if forgotten:
         parts = list(dict.fromkeys(part_of(tensor) for tensor in forgotten))
         raise CannotLoad(
-            "The device map leaves out {count} parts: {parts}.",
-            "Add them, or give the name {empty} for all that is left.",
-            count=len(parts),
-            parts=", ".join(parts[:6]) + (", …" if len(parts) > 6 else ""),
+            "The device map leaves out {parts}.",
+            "Add what is missing, or give the name {empty} for all that is left.",
+            parts=", ".join(parts[:6]) + (f", … ({len(parts)} parts)" if len(parts) > 6 else ""),
             empty='""',
         )
     main = next((device for device in device_map.values() if device != "disk"), "cpu")

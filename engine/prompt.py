@@ -71,8 +71,8 @@ def prepare(session: Session, request: Request, lane: int = 0) -> PreparedPrompt
     if context and len(ids) + written >= context:
         if written and len(ids) < context:
             raise PromptRefused(
-                "The prompt is {prompt} tokens long and the text written so far {written}: they leave no room in this "
-                "model's context of {context}.",
+                "Prompt ({prompt}) and text written so far ({written}) leave no room in this model's context of "
+                "{context} tokens.",
                 "Go on from an earlier word; at least one token must be left to write.",
                 prompt=len(ids),
                 written=written,

@@ -106,7 +106,7 @@ class Quantised:
         if self.kind and self.kind != self.method:
             parts.append(self.kind)
         if self.bits is not None:
-            parts.append(f"{self.bits:g} bits")
+            parts.append("1 bit" if self.bits == 1 else f"{self.bits:g} bits")
         if self.group_size:
             parts.append(f"groups of {self.group_size}")
         elif self.group_size == 0:

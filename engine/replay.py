@@ -450,7 +450,7 @@ class _Opening:
             if lane.ended:
                 continue
             tokens = lane.tokens
-            sentence = f"The file ends before lane {lane_letter(number)} did: {len(tokens)} tokens of it are here."
+            sentence = f"The file ends before lane {lane_letter(number)} did; tokens of it are here: {len(tokens)}."
             self.unended.append(sentence)
             newest = tokens[-1] if tokens else None
             written = lane.start.written

@@ -413,7 +413,7 @@ class Request:
         for given in (self.prompts, self.names):
             if given and len(given) != len(self.lanes):
                 raise SettingsRefused(
-                    "{given} prompts or names are given for {lanes} lanes.",
+                    "Prompts or names given: {given}; lanes: {lanes}.",
                     "Give one for each lane, or none.",
                     given=len(given),
                     lanes=len(self.lanes),
@@ -426,7 +426,7 @@ class Request:
             raise SettingsRefused("The number of new tokens must be a whole number of at least 1.", "Give 1 or more.")
         if len(self.written) >= self.max_new_tokens:
             raise SettingsRefused(
-                "{count} tokens are written already, and the run ends after {most}.",
+                "The run ends after {most} new tokens, and so many are written already: {count}.",
                 "Allow more new tokens.",
                 count=len(self.written),
                 most=self.max_new_tokens,

@@ -268,9 +268,10 @@ class ModelSizes:
         windows = [layer for layer in self.cache if layer.kind == "window"]
         if not windows:
             return ""
+        which = f"{len(windows)} of {len(self.cache)}"
         if windows[0].window_tokens is None:
-            return f"{len(windows)} of {len(self.cache)} layers look through a window and keep all tokens, for forks."
-        return f"{len(windows)} of {len(self.cache)} layers keep at most {windows[0].window_tokens:,} tokens."
+            return f"Layers that look through a window and keep all tokens, for forks: {which}."
+        return f"Layers that keep at most {windows[0].window_tokens:,} tokens: {which}."
 
     # ---------------------------------------------------------------- what would make it fit
 

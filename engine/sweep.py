@@ -37,7 +37,8 @@ def sweep(question: SweepQuestion, session: Session, control: Control, emit: Cal
         pace.tell(now=True)
         lanes = lanes_that_fit(question, session, len(prompt.ids))
         if lanes < question.batch and todo:
-            folder.notes.append(f"{lanes} lanes run together and not {question.batch}: more would not fit the memory.")
+            together = "One lane runs at a time" if lanes == 1 else f"{lanes} lanes run together"
+            folder.notes.append(f"{together} and not {question.batch}: more would not fit the memory.")
         for first in range(0, len(todo), lanes):
             if control.cancelled():
                 break

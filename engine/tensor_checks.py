@@ -88,10 +88,9 @@ def missing_tensors(missing: list[str], blueprint: Blueprint, files: WeightFiles
     if layers_in_files and layers_in_files < blueprint.layers:
         layers = f" config.json asks for {blueprint.layers} layers, the files hold {layers_in_files}."
     return CannotLoad(
-        "{count} tensors that the model needs are not in the files: {names}.{layers}",
+        "The files lack {names}, which the model needs.{layers}",
         "Config and weights do not belong together, or a file is missing: download the model again.",
-        count=len(missing),
-        names=", ".join(sorted(missing)[:3]) + (", …" if len(missing) > 3 else ""),
+        names=", ".join(sorted(missing)[:3]) + (f", … ({len(missing)} tensors)" if len(missing) > 3 else ""),
         layers=layers,
     )
 
@@ -174,7 +173,7 @@ class Damage:
         """Why this model is not loaded, or None. tensors: how many there are in all."""
         if self.not_finite:
             return CannotLoad(
-                "{count} of {all} tensors hold numbers that are not finite, {name} first: the file is damaged.",
+                "Numbers that are not finite lie in {count} of {all} tensors, {name} first: the file is damaged.",
                 "Download the model again.{checksum}",
                 count=len(self.not_finite),
                 all=tensors,
@@ -183,7 +182,7 @@ class Damage:
             )
         if self.zero:
             return CannotLoad(
-                "{count} of {all} tensors are all zero, wholly or in their last quarter, {name} first: "
+                "Nothing but zeros, or a last quarter of them, lies in {count} of {all} tensors, {name} first: "
                 "the download is damaged.",
                 "Download the model again.{checksum}",
                 count=len(self.zero),
@@ -193,7 +192,7 @@ class Damage:
             )
         if self.too_large and precision == "float16":
             return CannotLoad(
-                "{count} of {all} tensors hold numbers too large for float16, {name} first.",
+                "Numbers too large for float16 lie in {count} of {all} tensors, {name} first.",
                 "Choose bfloat16 or float32.",
                 count=len(self.too_large),
                 all=tensors,

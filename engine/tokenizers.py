@@ -136,7 +136,8 @@ def _size_note(tokens: int, rows: int) -> list[str]:
         return [f"{told}: it may be another model's."]
     if unused > max(USUAL_PADDING * rows, 512):
         return [f"{told}: {unused:,} rows are never used, more than padding explains."]
-    return [f"{told}: {unused:,} rows are padding."]
+    padding = "one row is" if unused == 1 else f"{unused:,} rows are"
+    return [f"{told}: {padding} padding."]
 
 
 def _special_notes(tokenizer: Any, blueprint: Blueprint, largest_id: int) -> list[str]:

@@ -139,6 +139,11 @@ def test_the_configs_number_type_decides_unless_a_person_does(changes, wish, loa
     assert read_blueprint(folder(**changes)).chosen(wish) == loaded
 
 
+def test_one_key_value_head_is_told_as_one(folder):
+    facts = {fact.name: fact.value for fact in read_blueprint(folder(num_key_value_heads=1)).facts}
+    assert facts["Heads"].endswith(" (shared by 1 key-value head)")
+
+
 def test_a_switched_off_cache_is_a_note(folder):
     assert "use_cache" in read_blueprint(folder(use_cache=False)).notes[0]
 

@@ -202,7 +202,9 @@ def test_a_request_says_that_the_beginning_was_given():
     run = run_with(GREEDY)
     assert not any("by hand" in note for note in openai_request(run)[2])
     given = replace(run, start=replace(run.start, forced_tokens=3))
-    assert "The first 3 new tokens were given by hand; a server chooses them." in openai_request(given)[2]
+    assert "The first 3 new tokens were given by hand; a server chooses." in openai_request(given)[2]
+    one = replace(run, start=replace(run.start, forced_tokens=1))
+    assert "The first new token was given by hand; a server chooses." in openai_request(one)[2]
 
 
 def test_raw_text_goes_to_the_other_endpoint():

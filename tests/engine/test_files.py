@@ -118,7 +118,7 @@ def test_a_wrong_total_size_is_a_note(tmp_path):
 def test_a_tensor_that_the_index_leaves_out_is_a_note(tmp_path):
     sharded(tmp_path)
     tensor_file(tmp_path / "model-00002-of-00002.safetensors", b=torch.ones(3), c=torch.ones(1))
-    assert any("leaves out" in note for note in weight_files(tmp_path).notes)
+    assert "The shards hold tensors that the index leaves out: 1." in weight_files(tmp_path).notes
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_truncated_shard_is_named(tmp_path):
 def test_shards_without_an_index_and_other_names_are_sentences(tmp_path):
     sharded(tmp_path)
     (tmp_path / "model.safetensors.index.json").unlink()
-    assert "no index" in refusal(tmp_path).what
+    assert "holds model-00001-of-00002.safetensors and 1 more shard, and no index" in refusal(tmp_path).what
     for file in tmp_path.iterdir():
         file.unlink()
     tensor_file(tmp_path / "model.fp16.safetensors")
@@ -178,6 +178,7 @@ def test_two_sets_of_weights_are_refused_naming_both_with_size(tmp_path):
     told = refusal(tmp_path).what
     assert "model.safetensors (2001-09-" in told
     assert "model-00001-of-00002.safetensors (20" in told
+    assert told.endswith(" and 1 more shard.")
     assert f"{old.stat().st_size:,} bytes" in told
 
 

@@ -213,7 +213,7 @@ def test_the_interval_of_a_given_token_is_where_a_draw_would_have_picked_it(sess
 
 
 def test_prompts_and_names_belong_to_lanes(sessions):
-    with pytest.raises(SettingsRefused, match="2 prompts or names are given for 1 lanes"):
+    with pytest.raises(SettingsRefused, match="names given: 2; lanes: 1"):
         asked(PROMPTS[:2], lanes=(DRAWN,))
     session = sessions("llama")
     with pytest.raises(PromptRefused, match="Lane cold: The prompt is"):

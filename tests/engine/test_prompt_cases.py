@@ -243,7 +243,7 @@ def test_written_text_is_not_told_as_prompt() -> None:
     with pytest.raises(PromptRefused) as refused:
         prepare(session, replace(raw("aaaa"), written=tuple(range(65, 71))))
     assert refused.value.what == (
-        "The prompt is 4 tokens long and the text written so far 6: they leave no room in this model's context of 10."
+        "Prompt (4) and text written so far (6) leave no room in this model's context of 10 tokens."
     )
     assert len(prepare(session, replace(raw("aaaa"), written=tuple(range(65, 70)))).ids) == 4
     with pytest.raises(PromptRefused) as refused:  # the prompt alone is too long: that is what to shorten

@@ -184,6 +184,10 @@ def tiny_config(folder, quantization_config):
 # ---------------------------------------------------------------- bytes
 
 
+def test_one_bit_is_told_as_one():
+    assert Quantised("hqq", 1, 64).words.startswith("HQQ, 1 bit, groups")
+
+
 def matrix(rows, columns):
     return TensorPlan(
         "model.layers.0.mlp.up_proj.weight", (rows, columns), rows * columns, "feed-forward", 0, True, rows

@@ -427,7 +427,7 @@ def test_many_lanes_that_break_off_are_told_in_few_words(recorded: Path) -> None
             for event in (replace(start, lane=lane), replace(token, lane=lane)):
                 file.write(line_of(event))
     damage = read_replay(recorded).damage
-    assert damage.endswith("The file ends before lane C did: 1 tokens of it are here. The same holds for 5 more.")
+    assert damage.endswith("The file ends before lane C did; tokens of it are here: 1. The same holds for 5 more.")
     assert damage.count("ends before") == 2
 
 

@@ -44,6 +44,8 @@ def test_a_tokenizer_that_fits_leaves_no_note(tmp_path):
 def test_rows_without_a_token_are_counted_exactly(tmp_path):
     folder = tiny_folder(tmp_path / "padded", vocab_size=300)
     assert "The tokenizer knows 261 tokens and the embedding has 300 rows: 39 rows are padding." in notes_of(folder)
+    one = tiny_folder(tmp_path / "one", vocab_size=262)
+    assert notes_of(one)[0].endswith("262 rows: one row is padding.")
     large = tiny_folder(tmp_path / "large", vocab_size=2000)
     assert any("261 tokens and the embedding has 2,000 rows: it may be another model's" in n for n in notes_of(large))
 
