@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """The figures of one run, as in figures.TextFigures; NaN where there is nothing to count.
+    """The figures of one run, as in figures.TextFigures; NaN where there is nothing to count or measure.
 
     ended_by_eos: 1.0 or 0.0. tokens_per_s: of this lane in its batch. sentence: why it failed, for reason "error".
     """
@@ -309,7 +309,7 @@ class LuckQuestion:
     def __post_init__(self) -> None:
         if not 2 <= self.seeds <= MAX_LANES // 2:
             raise SettingsRefused(
-                "{count} seeds for each setting cannot be run at once.",
+                "The seeds for each setting cannot be {count}.",
                 "Give 2 to {most}.",
                 count=self.seeds,
                 most=MAX_LANES // 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Generator
@@ -28,7 +29,7 @@ def run_figures(text: GrowingFigures, end: RunEnd) -> RunFigures:
         distinct=figures.distinct,
         repetition=figures.repetition,
         ended_by_eos=float(end.reason == "eos"),
-        tokens_per_s=end.decode_tokens_per_s,
+        tokens_per_s=end.decode_tokens_per_s or math.nan,  # one token alone is no speed
         reason=end.reason,
         sentence=end.sentence,
     )

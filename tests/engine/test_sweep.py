@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,6 +191,13 @@ def test_what_is_kept_stays_true_to_its_tokens(session, question, tokens):
         ids = [[e.token_id for e in events if isinstance(e, TokenEvent)] for events in (reused, fresh)]
         assert ids[0] == ids[1]
         assert found.runs[number].tokens == len(ids[1])
+
+
+def test_one_token_alone_has_no_speed(session, question):
+    found = sweep(replace(question, asked=replace(ASKED, max_new_tokens=1)), session, Control(), nobody)
+    assert all(run.tokens == 1 and math.isnan(run.tokens_per_s) for run in found.runs)
+    assert math.isnan(found.mean("tokens_per_s", (0, 0)).mean)
+    assert all(math.isnan(run.tokens_per_s) for run in read(Path(question.folder)).runs)
 
 
 def test_a_switched_off_cache_is_kept_for_the_sweep_only(session, question):

@@ -7,7 +7,7 @@ import math
 from PySide6.QtCore import QCoreApplication
 
 from engine.settings import RANGES, SamplingSettings
-from widgets.format import UNKNOWN, locale, number_text, percent_text
+from widgets.format import UNKNOWN, count_text, locale, number_text, percent_text
 
 SHARES = ("distinct", "repetition", "ended_by_eos")  # 0 to 1, shown as per cent
 
@@ -68,6 +68,8 @@ def figure_text(figure: str, value: float, unit: bool = False) -> str:
     text = number_text(value, 2 if figure.endswith("_nats") else 1)
     if figure == "tokens" and float(value).is_integer():
         text = number_text(value, 0)
+        if unit and value == 1:
+            return tr("1 token")
     return f"{text} {figure_unit(figure)}" if unit and figure_unit(figure) else text
 
 
@@ -116,8 +118,11 @@ def settings_text(settings: SamplingSettings) -> str:
         for name, allowed in RANGES.items()
         if name != "temperature" and getattr(settings, name) != allowed.off
     ]
-    if settings.logit_bias:
-        parts.append(tr("{count} boosted tokens").format(count=len(settings.logit_bias)))
-    if settings.banned:
-        parts.append(tr("{count} banned tokens").format(count=len(settings.banned)))
-    return " · ".join(parts)
+    return " · ".join([*parts, *constraint_words(settings)])
+
+
+def constraint_words(settings: SamplingSettings) -> list[str]:
+    """How many tokens have a bias, and how many words are banned; nothing for none."""
+    biases, banned = len(settings.logit_bias), len(settings.banned) + len(settings.banned_sequences)
+    told = [tr("1 bias") if biases == 1 else tr("{count} biases").format(count=count_text(biases))] if biases else []
+    return [*told, tr("{count} banned").format(count=count_text(banned))] if banned else told

@@ -224,14 +224,24 @@ class LaneBar(Panel):
         facts, lanes = self.store.facts, self.lanes
         if facts is None or lanes is None:
             return [self.tr("No model is loaded yet.")], True
-        tokens = (self.prompt_tokens or 0) + lanes.max_new_tokens
-        if facts.context_tokens:
-            tokens = min(tokens, facts.context_tokens)
-        need, free = kv_need(facts, tokens, len(lanes.lanes)), free_bytes(self.store)
-        if need is None:
+        most = facts.context_tokens or MOST_NEW_TOKENS
+        tokens = min((self.prompt_tokens or 0) + lanes.max_new_tokens, most)
+        own = sum(lane.own is not None for lane in lanes.lanes)  # asked what was not read yet
+        needs = (
+            kv_need(facts, tokens, len(lanes.lanes) - own),
+            kv_need(facts, min(lanes.max_new_tokens, most), own),
+        )
+        if None in needs:
             return [self.tr("KV cache: not predictable for this model")], True
+        need, free = sum(filter(None, needs)), free_bytes(self.store)
         fits = free is None or need <= free
-        if fits:
+        if fits and (own or self.prompt_tokens is None):
+            wordings = (
+                self.tr("KV cache: at most {bytes} for {count} lanes, and prompts that were not read yet (predicted)"),
+                self.tr("KV cache: at most {bytes}, and unread prompts (predicted)"),
+                self.tr("KV cache ≤ {bytes} + prompts"),
+            )
+        elif fits:
             wordings = (
                 self.tr("KV cache: at most {bytes} for {count} lanes of {tokens} tokens (predicted)"),
                 self.tr("KV cache: at most {bytes} (predicted)"),

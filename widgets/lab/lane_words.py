@@ -11,6 +11,7 @@ from engine.settings import SamplingSettings
 from widgets.candidate_rows import cut_word
 from widgets.fields import number_shown
 from widgets.format import count_text, nats_text, number_text, percent_text, rate_text, token_label
+from widgets.lab.figure_words import constraint_words
 from widgets.lab.lane_set import Lane
 from widgets.lab.parting import (
     ARITHMETIC,
@@ -66,9 +67,7 @@ def settings_words(settings: SamplingSettings, with_seed: bool = False) -> str:
         names = [name for name in names if name not in ("top_p", "top_k", "min_p", "typical_p")]
     told = [setting_text("temperature", settings)]
     told += [setting_text(name, settings) for name in names if getattr(settings, name) != getattr(OFF, name)]
-    told += [tr("{count} biases").format(count=count_text(len(settings.logit_bias)))] if settings.logit_bias else []
-    banned = len(settings.banned) + len(settings.banned_sequences)
-    told += [tr("{count} banned").format(count=count_text(banned))] if banned else []
+    told += constraint_words(settings)
     if with_seed and settings.draws:
         told.append(setting_text("seed", settings))
     return " · ".join(told)
@@ -214,7 +213,7 @@ def figure_list(watch: LaneWatch) -> list[LaneFigure]:
                 tr("Repeated: share of tokens that end a group of three which stood before; counted."),
             ),
             LaneFigure(
-                tr("{count} tokens").format(count=count_text(figures.tokens)),
+                tr("1 token") if figures.tokens == 1 else tr("{count} tokens").format(count=count_text(figures.tokens)),
                 tr("Length of this lane's text; counted."),
             ),
         ]

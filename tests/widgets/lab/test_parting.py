@@ -291,7 +291,7 @@ def test_a_lane_that_had_left_before_has_no_odds_for_a_later_parting():
         (SamplingSettings(temperature=0.8, top_p=0.9), "T 0.8 · p 0.90"),
         (SamplingSettings(temperature=0.8, top_p=0.955, top_k=40), "T 0.8 · p 0.955 · k 40"),
         (SamplingSettings(temperature=0.0, top_p=0.9, repetition_penalty=1.1), "T 0 · rep. 1.1"),
-        (SamplingSettings(logit_bias=((5, 1.0),), banned=(7, 8)), "T 1 · 1 biases · 2 banned"),
+        (SamplingSettings(logit_bias=((5, 1.0),), banned=(7, 8)), "T 1 · 1 bias · 2 banned"),
     ],
 )
 def test_settings_in_short_words(settings, words):

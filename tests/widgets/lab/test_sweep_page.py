@@ -15,6 +15,7 @@ from engine.settings import SamplingSettings
 from widgets import theme
 from widgets.lab.even_shades import _oklab, shade
 from widgets.lab.experiment_wishes import GoOn, OpenRuns, RunSweep
+from widgets.lab.figure_words import figure_text, settings_text
 from widgets.lab.heat_map import HeatMap, HeatMapData
 from widgets.lab.sweep_map import heat_map, table
 from widgets.lab.sweep_page import SweepPage
@@ -60,6 +61,12 @@ def test_values_that_are_written_alike_have_one_shade():
     data = heat_map(replace(kept, runs=equal), "mean_surprise_nats")
     assert data.words == ("1.14", "1.14")
     assert {data.place((row, column)) for row in range(3) for column in range(2)} == {0.5}
+
+
+def test_settings_in_words_tell_of_every_ban_and_of_biases_either_way():
+    settings = SamplingSettings(top_k=3, logit_bias=((1, -5.0),), banned=(2,), banned_sequences=((3, 4),))
+    assert settings_text(settings) == "temperature 1 · top-k 3 · 1 bias · 2 banned"
+    assert figure_text("tokens", 1.0, unit=True) == "1 token"
 
 
 def test_one_setting_alone_lies_across():
