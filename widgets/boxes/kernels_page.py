@@ -26,7 +26,7 @@ from widgets.panel import PlainLabel, scrolling
 from widgets.run_store import BUSY, RunStore
 from widgets.small import SmallLabel, SmallText
 
-NAME, SPEED, LANES, ERROR = range(4)
+NAME, SPEED, LANES, ERROR, SAME = range(5)
 WISH = Qt.ItemDataRole.UserRole
 WORDS = Qt.ItemDataRole.UserRole + 1
 AUTO = "auto"
@@ -232,23 +232,26 @@ def wish_of(name: str) -> KernelWish:
 
 
 class KernelTable(QTreeWidget):
-    """A row for each choice: speed of one lane, of eight lanes, error. The one that runs is bold."""
+    """A row for each choice: speed of one lane, of eight lanes, error. The one that runs is bold and has a dot."""
 
     def __init__(self, page: KernelsPage) -> None:
         super().__init__(page)
-        self.setColumnCount(4)
+        self.setColumnCount(5)
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.setAccessibleName(self.tr("Kernels, measured"))
-        self.setHeaderLabels([self.tr("choice"), self.tr("1 lane"), self.tr("8 lanes"), self.tr("error")])
+        self.setHeaderLabels(
+            [self.tr("choice"), self.tr("1 lane"), self.tr("8 lanes"), self.tr("error"), self.tr("same")]
+        )
+        self.setColumnHidden(SAME, True)  # a tool tip of the error, and in the copied table
         head = self.headerItem()
         head.setToolTip(SPEED, self.tr("Steps per second of one lane, in times of the first row's (measured)"))
         head.setToolTip(
             LANES, self.tr("Tokens per second of eight lanes at once, in times of one lane of the first row")
         )
-        head.setToolTip(ERROR, self.tr("KL divergence per token in nats, and how often the first choice is the same"))
+        head.setToolTip(ERROR, self.tr("KL divergence per token in nats (measured)"))
         header = self.header()
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(30)
@@ -283,7 +286,8 @@ class KernelTable(QTreeWidget):
                     self.tr("{times} ×").format(times=number_text(value, 1))
                     for value in (figure.one_lane, figure.eight_lanes)
                 )
-                self._add(figure.name, self._label(figure.name), figure.words, runs, *times, "")
+                self._add(figure.name, self._label(figure.name), figure.words, runs, *times, "", "")
+        self.setColumnHidden(ERROR, survey is None or not survey.rows)
         rows = self.topLevelItemCount()
         height = sum(self.sizeHintForRow(at) for at in range(rows)) + self.header().sizeHint().height() + 6
         self.setFixedHeight(height)
@@ -298,15 +302,19 @@ class KernelTable(QTreeWidget):
         if name == runs:
             font = self.font()
             font.setBold(True)
-            for column in range(4):
+            for column in range(5):
                 item.setFont(column, font)
-            item.setText(NAME, self.tr("{name} · runs").format(name=label))
+            item.setText(NAME, f"● {label}")
+            item.setToolTip(NAME, plain_tooltip(self.tr("Runs now. {words}").format(words=words)))
+            item.setData(NAME, Qt.ItemDataRole.AccessibleTextRole, self.tr("{name}, runs now").format(name=label))
+        if same := item.text(SAME):
+            item.setToolTip(ERROR, self.tr("{percent} of first choices are the same").format(percent=same))
         self.addTopLevelItem(item)
 
     def _label(self, name: str) -> str:
         return {
             "transformers": self.tr("transformers"),
-            EAGER: self.tr("the same, eager attention"),
+            EAGER: self.tr("eager attention"),
             "plain": self.tr("plain"),
             "compiled": self.tr("compiled"),
             "onednn": self.tr("packed by oneDNN"),
@@ -316,16 +324,15 @@ class KernelTable(QTreeWidget):
             "int8-smoothed": self.tr("8-bit, smoothed"),
         }.get(name, name)
 
-    def _figures(self, row: KernelRow, base: KernelRow) -> tuple[str, str, str]:
+    def _figures(self, row: KernelRow, base: KernelRow) -> tuple[str, str, str, str]:
         if row.error or not row.step_ms or not row.lanes_ms:
-            return self.tr("not here"), "", ""
+            return self.tr("not here"), "", "", ""
         speed, lanes = (
             number_text(times, 1) + " ×" for times in (base.step_ms / row.step_ms, 8 * base.step_ms / row.lanes_ms)
         )
         if row is base:
-            return speed, lanes, "–"
-        error = f"{number_text(row.kl_nats, 4)} · {percent_text(row.same_first, 0)}"
-        return speed, lanes, error
+            return speed, lanes, "–", ""
+        return speed, lanes, number_text(row.kl_nats, 4), percent_text(row.same_first, 0)
 
     def chosen(self) -> KernelWish | None:
         item = self.currentItem() if self.selectedItems() else None
@@ -334,5 +341,5 @@ class KernelTable(QTreeWidget):
     def rows(self, head: bool = False) -> list[list[str]]:
         """The table as shown."""
         items = [self.topLevelItem(at) for at in range(self.topLevelItemCount())]
-        lines = [[item.text(column) for column in range(4)] for item in items if item is not None]
-        return [[self.headerItem().text(column) for column in range(4)], *lines] if head else lines
+        lines = [[item.text(column) for column in range(5)] for item in items if item is not None]
+        return [[self.headerItem().text(column) for column in range(5)], *lines] if head else lines

@@ -66,12 +66,13 @@ def test_what_was_measured_at_the_load_is_shown_and_what_is_remembered_is_asked_
     load(store)
     assert asked == [KernelQuestion()]
     assert page.table.rows() == [
-        ["automatic", "", "", ""],
-        ["plain", "1.0 ×", "4.0 ×", ""],
-        ["float16, packed · runs", "2.0 ×", "9.5 ×", ""],
+        ["automatic", "", "", "", ""],
+        ["plain", "1.0 ×", "4.0 ×", "", ""],
+        ["● float16, packed", "2.0 ×", "9.5 ×", "", ""],
     ]
     answer(store, KernelQuestion(), ())  # nothing is remembered
     assert len(page.table.rows()) == 3
+    assert page.table.isColumnHidden(3)  # nothing is known of errors
 
 
 def test_measuring_shows_progress_can_be_stopped_and_fills_the_table(page, store, asked):
@@ -89,12 +90,13 @@ def test_measuring_shows_progress_can_be_stopped_and_fills_the_table(page, store
     answer(store, question, SURVEY)
     assert not page.stop.isVisibleTo(page)
     assert page.table.rows()[1:] == [
-        ["transformers", "1.0 ×", "6.4 ×", "–"],
-        ["the same, eager attention", "0.8 ×", "5.3 ×", "0.0010 · 99%"],
-        ["float16, packed · runs", "4.0 ×", "16.0 ×", "0.0005 · 100%"],
-        ["8-bit weights", "5.0 ×", "10.0 ×", "0.0061 · 97%"],
-        ["compiled", "not here", "", ""],
+        ["transformers", "1.0 ×", "6.4 ×", "–", ""],
+        ["eager attention", "0.8 ×", "5.3 ×", "0.0010", "99%"],
+        ["● float16, packed", "4.0 ×", "16.0 ×", "0.0005", "100%"],
+        ["8-bit weights", "5.0 ×", "10.0 ×", "0.0061", "97%"],
+        ["compiled", "not here", "", "", ""],
     ]
+    assert "97% of first choices" in page.table.topLevelItem(4).toolTip(3)
 
 
 def test_a_chosen_row_is_wished_for_and_the_one_that_runs_is_not(page, store, asked):
@@ -139,5 +141,5 @@ def test_the_table_is_copied(page, store):
     answer(store, KernelQuestion(), SURVEY)
     page.copy_table()
     lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[0] == "choice\t1 lane\t8 lanes\terror"
-    assert lines[5] == "8-bit weights\t5.0 ×\t10.0 ×\t0.0061 · 97%"
+    assert lines[0] == "choice\t1 lane\t8 lanes\terror\tsame"
+    assert lines[5] == "8-bit weights\t5.0 ×\t10.0 ×\t0.0061\t97%"
