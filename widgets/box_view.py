@@ -21,6 +21,7 @@ from widgets.format import (
     plain_tooltip,
     rate_text,
     token_label,
+    tokens_text,
 )
 from widgets.panel import Panel, PlainLabel, scrolling
 from widgets.pipeline_boxes import BOXES, LOAD, is_chat, title, tooltip
@@ -242,21 +243,19 @@ class BoxView(Panel):
             ]
         if run is not None and run.prefill:
             last = run.prefill[-1]
-            text = self.tr("{done} of {total} tokens in {time}").format(
+            text = self.tr("{done} of {tokens} in {time}").format(
                 done=count_text(last.done_tokens),
-                total=count_text(last.total_tokens),
+                tokens=tokens_text(last.total_tokens),
                 time=duration_text(last.elapsed_ms),
             )
             rows.append(Fact(self.tr("Prefill"), text, MEASURED))
             if last.reused_tokens:
-                reused = self.tr("{reused} tokens kept from the last run, {computed} computed").format(
-                    reused=count_text(last.reused_tokens), computed=count_text(last.done_tokens - last.reused_tokens)
+                reused = self.tr("{reused} kept from the last run, {computed} computed").format(
+                    reused=tokens_text(last.reused_tokens), computed=count_text(last.done_tokens - last.reused_tokens)
                 )
                 rows.append(Fact(self.tr("Of these"), reused, MEASURED))
         if (kept := self.store.cache_kept) is not None:
-            held = self.tr("{size} for {count} tokens").format(
-                size=bytes_text(kept.bytes), count=count_text(kept.tokens)
-            )
+            held = self.tr("{size} for {tokens}").format(size=bytes_text(kept.bytes), tokens=tokens_text(kept.tokens))
             rows.append(Fact(self.tr("Kept for the next run"), held, MEASURED))
         return [*rows, *self._token_rows(self._layers_of)]
 
@@ -328,7 +327,7 @@ class BoxView(Panel):
             Fact(self.tr("First token"), duration_text(times.ttft_ms), MEASURED),
             Fact(self.tr("Per token"), duration_text(times.per_token_ms), MEASURED),
             Fact(self.tr("Tokens per second"), rate_text(times.tokens_per_s), MEASURED),
-            Fact(self.tr("Written"), self.tr("{count} tokens").format(count=count_text(moment)), MEASURED),
+            Fact(self.tr("Written"), tokens_text(moment), MEASURED),
         ]
 
 

@@ -46,6 +46,20 @@ def count_text(count: int | None) -> str:
     return with_minus(f"{count:,}").replace(",", locale().groupSeparator())  # Qt's integers end at 64 bits
 
 
+def tokens_text(count: int | None) -> str:
+    """So many tokens, with the word."""
+    translate = QCoreApplication.translate
+    words = translate("format", "1 token") if count == 1 else translate("format", "{count} tokens")
+    return words.format(count=count_text(count))
+
+
+def layers_text(count: int) -> str:
+    """So many layers, with the word."""
+    translate = QCoreApplication.translate
+    words = translate("format", "1 layer") if count == 1 else translate("format", "{count} layers")
+    return words.format(count=count_text(count))
+
+
 def short_count(count: int | None) -> str:
     """A count of three figures: 134M, 7.62B, 950."""
     if count is None:

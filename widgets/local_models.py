@@ -22,7 +22,7 @@ from engine.events import ModelChoice
 from widgets import theme
 from widgets.banner import translated
 from widgets.details import Details, Line, beside, framed_page
-from widgets.format import UNKNOWN, bytes_text, count_text, plain_tooltip, short_count
+from widgets.format import UNKNOWN, bytes_text, count_text, plain_tooltip, short_count, tokens_text
 from widgets.panel import PlainLabel
 from widgets.rows import Column, RowsView
 from widgets.small import SmallLabel
@@ -195,7 +195,7 @@ class LocalModels(QWidget):
         return {"default": self.tr("default"), "gguf": self.tr("GGUF file")}.get(model.kind, self.tr("folder"))
 
     def _lines(self, model: ModelChoice) -> list[Line]:
-        context = self.tr("{count} tokens").format(count=count_text(model.context_tokens))
+        context = tokens_text(model.context_tokens)
         pickle = self.tr("pickle files: they can run a program when they are read; you are asked before that")
         weights = {
             "safetensors": self.tr("safetensors: numbers only, nothing in them can run"),
@@ -257,8 +257,10 @@ class LocalModels(QWidget):
         wrong = sum(model.problem is not None for model in shown)
         models = self.tr("1 model") if len(shown) == 1 else self.tr("{count} models").format(count=len(shown))
         text = f"{models} · {total}"
-        if wrong:
-            text += " · " + self.tr("{count} cannot be loaded as they lie there").format(count=wrong)
+        if wrong == 1:
+            text += " · " + self.tr("1 cannot be loaded as it lies there")
+        elif wrong:
+            text += " · " + self.tr("{count} cannot be loaded as they lie there").format(count=count_text(wrong))
         self.count.setText(text if shown else "")
 
     @Slot(object)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import QT_TRANSLATE_NOOP, QCoreApplication
 
 from engine.events import LOAD_STAGES
-from widgets.format import bytes_text, count_text, duration_text, number_text, rate_text, token_label
+from widgets.format import (
+    bytes_text,
+    count_text,
+    duration_text,
+    layers_text,
+    number_text,
+    rate_text,
+    token_label,
+    tokens_text,
+)
 from widgets.model_chip import device_words
 from widgets.run_store import RunStore
 from widgets.status_line import pace
@@ -39,7 +48,7 @@ def title(box: str, store: RunStore) -> str:
     if box == "layers":
         if facts is None:
             return QCoreApplication.translate("PipelineStrip", "layers")
-        return QCoreApplication.translate("PipelineStrip", "{count} layers").format(count=count_text(facts.layers))
+        return layers_text(facts.layers)
     return QCoreApplication.translate("PipelineStrip", _TITLES[box])
 
 
@@ -79,8 +88,7 @@ def _run_figure(box: str, store: RunStore) -> str:
     if run is None:
         return ""
     if box == "tokenise":
-        count = len(run.start.prompt_tokens)
-        return QCoreApplication.translate("PipelineStrip", "{count} tokens").format(count=count_text(count))
+        return tokens_text(len(run.start.prompt_tokens))
     if box == "format":
         return (
             QCoreApplication.translate("PipelineStrip", "chat")

@@ -277,7 +277,8 @@ class Constraints(QWidget):
     def _show(self) -> None:
         entries = self._entries()
         more = max(0, len(self._others()) - MOST_OTHERS)
-        self.more_label.setText(self.tr("and {count} more tokens").format(count=count_text(more)))
+        words = self.tr("and 1 more token") if more == 1 else self.tr("and {count} more tokens")
+        self.more_label.setText(words.format(count=count_text(more)))
         self.more_label.setVisible(more > 0)
         for key in [key for key in self._rows if key not in entries]:
             row = self._rows.pop(key)

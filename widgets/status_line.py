@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from engine.events import TokenEvent
 from widgets import theme
-from widgets.format import bytes_text, count_text, duration_text, percent_text, plain_tooltip, rate_text
+from widgets.format import bytes_text, count_text, duration_text, percent_text, plain_tooltip, rate_text, tokens_text
 from widgets.reuse import reuse_parts, reuse_tooltip
 from widgets.run import Run
 from widgets.run_store import RunStore
@@ -223,7 +223,7 @@ class StatusLine(QWidget):
         return Figure(
             "",
             "",
-            self.tr("context full in {count} tokens (forecast)").format(count=count_text(max(0, left))),
+            self.tr("context full in {tokens} (forecast)").format(tokens=tokens_text(max(0, left))),
             self.tr(
                 "The model's limit minus the tokens in use: {share} are used. Predicted; a run may end before."
             ).format(share=percent_text(used / run.start.context_tokens)),

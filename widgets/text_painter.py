@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from engine.events import RunEnd, TokenEvent
 from widgets import theme
 from widgets.candidate_rows import paint_chip
-from widgets.format import count_text, visible
+from widgets.format import tokens_text, visible
 from widgets.stop_painter import paint_stopped
 from widgets.text_flow import Piece, TextFlow
 
@@ -186,7 +186,7 @@ def end_word(end: RunEnd) -> str:
     return {
         "eos": translate("end", "ended by itself (eos)"),
         "stop string": translate("end", "ended: stop string"),
-        "length": translate("end", "ended: length, {count} tokens").format(count=count_text(end.new_tokens)),
+        "length": translate("end", "ended: length, {tokens}").format(tokens=tokens_text(end.new_tokens)),
         "context full": translate("end", "ended: context full"),
         "cancelled": translate("end", "stopped"),
         "error": translate("end", "ended: error"),

@@ -51,7 +51,8 @@ class TokenList(QTextEdit):
         for at, token in enumerate(tokens):
             if left_out > 0 and half <= at < len(tokens) - half:
                 if at == half:
-                    text = self.tr(" … {count} more tokens … ").format(count=count_text(left_out))
+                    one, several = self.tr(" … 1 more token … "), self.tr(" … {count} more tokens … ")
+                    text = (one if left_out == 1 else several).format(count=count_text(left_out))
                     cursor.insertText(text, muted)
                 continue
             text = "".join("↵\n" if c == "\n" else visible(c) for c in token.text)

@@ -81,6 +81,11 @@ def test_counts_of_any_size_are_grouped():
     assert fmt.count_text(2**64) == "18,446,744,073,709,551,616"
 
 
+def test_one_is_told_as_one():
+    assert [fmt.tokens_text(count) for count in (0, 1, 2)] == ["0 tokens", "1 token", "2 tokens"]
+    assert [fmt.layers_text(count) for count in (1, 30)] == ["1 layer", "30 layers"]
+
+
 def test_a_number_below_zero_has_a_minus_and_no_hyphen():
     assert fmt.number_text(-1.961, 3) == "−1.961"
     assert fmt.count_text(-49_140) == "−49,140"

@@ -198,6 +198,10 @@ def test_the_text_stays_whatever_ends_the_run(qtbot, reason):
     assert painted(view) == "one two"
 
 
+def test_a_run_of_one_token_says_so():
+    assert end_word(make.end(make.tokens(["one"]), "length")) == "ended: length, 1 token"
+
+
 def test_the_view_follows_the_end_unless_somebody_scrolled_up(qtbot):
     store, view = shown(qtbot, make.tokens([" word"] * 600), size=(400, 200))
     bar = view.canvas.verticalScrollBar()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QCoreApplication
 
 from engine.events import Outline
-from widgets.format import bytes_text, count_text, number_text
+from widgets.format import bytes_text, count_text, layers_text, number_text, tokens_text
 
 FAMILIES = {
     "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen 2", "qwen3": "Qwen 3",
@@ -49,29 +49,44 @@ def family_sentence(outline: Outline) -> str:
     text = translate(
         "BlueprintPage",
         "A model of the {family} family that writes one token after another: each token becomes {hidden} numbers, "
-        "passes through {layers} layers, and the next one is chosen from a vocabulary of {vocabulary}.",
+        "passes through {layers}, and the next one is chosen from a vocabulary of {vocabulary}.",
     ).format(
         family=family,
         hidden=count_text(outline.hidden_size),
-        layers=count_text(outline.layers),
+        layers=layers_text(outline.layers),
         vocabulary=count_text(outline.vocab_size),
     )
     if 0 < outline.experts_per_token < outline.experts:
-        text += " " + translate(
-            "BlueprintPage", "In each layer {chosen} of {all} experts work on a token, chosen anew for every token."
-        ).format(chosen=count_text(outline.experts_per_token), all=count_text(outline.experts))
+        working = (
+            translate(
+                "BlueprintPage", "In each layer one of {all} experts works on a token, chosen anew for every token."
+            )
+            if outline.experts_per_token == 1
+            else translate(
+                "BlueprintPage", "In each layer {chosen} of {all} experts work on a token, chosen anew for every token."
+            )
+        )
+        text += " " + working.format(chosen=count_text(outline.experts_per_token), all=count_text(outline.experts))
     windowed = [(tokens, layers) for tokens, layers in outline.windows if tokens is not None]
     if windowed:
         tokens, layers = windowed[0]
-        text += " " + translate(
-            "BlueprintPage", "{layers} of its {all} layers look back no further than {tokens} tokens."
-        ).format(layers=layers, all=outline.layers, tokens=count_text((tokens or 0) + 1))
+        looking = (
+            translate("BlueprintPage", "One of its {all} layers looks back no further than {tokens} tokens.")
+            if layers == 1
+            else translate("BlueprintPage", "{layers} of its {all} layers look back no further than {tokens} tokens.")
+        )
+        text += " " + looking.format(layers=layers, all=outline.layers, tokens=count_text((tokens or 0) + 1))
     if outline.other_layers and not outline.windows:
         text += " " + translate("BlueprintPage", "It keeps a summary of fixed size instead of every word it has read.")
     elif outline.other_layers:
-        text += " " + translate(
-            "BlueprintPage", "{layers} of its {all} layers keep a summary of fixed size instead of every word."
-        ).format(layers=outline.other_layers, all=outline.layers)
+        keeping = (
+            translate("BlueprintPage", "One of its {all} layers keeps a summary of fixed size instead of every word.")
+            if outline.other_layers == 1
+            else translate(
+                "BlueprintPage", "{layers} of its {all} layers keep a summary of fixed size instead of every word."
+            )
+        )
+        text += " " + keeping.format(layers=outline.other_layers, all=outline.layers)
     return text
 
 
@@ -141,7 +156,7 @@ def rows(outline: Outline) -> list[Row]:
         )
     row(
         translate("BlueprintPage", "vocabulary"),
-        translate("BlueprintPage", "{count} tokens").format(count=count_text(outline.vocab_size)),
+        tokens_text(outline.vocab_size),
         "vocab_size",
     )
     row(
@@ -157,16 +172,12 @@ def rows(outline: Outline) -> list[Row]:
     context = outline.context_tokens
     row(
         translate("BlueprintPage", "context"),
-        translate("BlueprintPage", "{count} tokens").format(count=count_text(context))
-        if context
-        else translate("BlueprintPage", "no limit named"),
+        tokens_text(context) if context else translate("BlueprintPage", "no limit named"),
         translate("BlueprintPage", "max_position_embeddings: how much text the model was made for."),
     )
     for tokens, layers in outline.windows:
         if tokens is not None:
-            value = translate("BlueprintPage", "{tokens} tokens, {layers} layers").format(
-                tokens=count_text(tokens + 1), layers=layers
-            )
+            value = f"{tokens_text(tokens + 1)}, {layers_text(layers)}"
             row(
                 translate("BlueprintPage", "window"),
                 value,

@@ -95,7 +95,7 @@ class HistogramView(QWidget):
         self.name.setToolTip(plain_tooltip(histogram.tensor))
         self.figures.setText(" · ".join(f"{name} {value}" for name, value in self.rows()))
         where = self.tr("from memory") if histogram.source == "memory" else self.tr("from the file")
-        text = self.tr("{count} numbers, {dtype}, measured {where} in {time}").format(
+        text = self.tr("numbers: {count}, {dtype}, measured {where} in {time}").format(
             count=count_text(histogram.numel), dtype=histogram.dtype, where=where,
             time=duration_text(histogram.elapsed_ms),
         )  # fmt: skip
@@ -246,7 +246,7 @@ class Picture(QWidget):
             assert isinstance(event, QHelpEvent)
             at = min(BINS - 1, max(0, int(event.pos().x() * BINS / max(1, self.width()))))
             low, high, count = self._bins[at]
-            text = self.tr("{count} numbers between {low} and {high}, measured").format(
+            text = self.tr("numbers between {low} and {high}: {count}, measured").format(
                 count=count_text(count), low=exact(low), high=exact(high)
             )
             QToolTip.showText(event.globalPos(), text, self)

@@ -148,7 +148,7 @@ class SkeletonPage(OutlinePage):
         shown = path
         for numbers in folds:
             shown = shown.replace("{}", f"[{numbers_text(numbers)}]", 1)
-        tip = self.tr("{name}\n{term}\n{count} parameters, {size} predicted").format(
+        tip = self.tr("{name}\n{term}\nparameters: {count}, {size} predicted").format(
             name=shown, term=term, count=count_text(count), size=bytes_text(size)
         )
         item.setToolTip(NAME, plain_tooltip(tip))

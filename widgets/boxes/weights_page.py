@@ -160,7 +160,8 @@ class WeightsPage(Page):
         self.notes.setVisible(bool(table.notes))
         self.table.tensors.set_rows(table.tensors)
         self._search()
-        self.tabs.setTabText(TENSORS, self.tr("{count} tensors").format(count=count_text(len(table.tensors))))
+        count = self.tr("1 tensor") if len(table.tensors) == 1 else self.tr("{count} tensors")
+        self.tabs.setTabText(TENSORS, count.format(count=count_text(len(table.tensors))))
         self.histogram.hide()
         self._say_why(self.tr("Choose a tensor in the table, and press Enter."))
 

@@ -10,7 +10,7 @@ from engine.events import TokenEvent
 from engine.settings import SamplingSettings
 from widgets.candidate_rows import cut_word
 from widgets.fields import number_shown
-from widgets.format import count_text, nats_text, number_text, percent_text, rate_text, token_label
+from widgets.format import count_text, nats_text, number_text, percent_text, rate_text, token_label, tokens_text
 from widgets.lab.figure_words import constraint_words
 from widgets.lab.lane_set import Lane
 from widgets.lab.parting import (
@@ -122,10 +122,10 @@ def _agreeing_words(watch: LaneWatch, letter: str) -> str:
     over = watch.run.end is not None and reference.end is not None
     if over and len(watch.run.tokens) == len(reference.tokens):
         return tr("the same words as {letter} to the end").format(letter=letter)
-    count = count_text(watch.agreed)
-    if over:
-        return tr("the same {count} words as {letter}, where one of the two ends").format(letter=letter, count=count)
-    return tr("the same {count} words as {letter} so far").format(letter=letter, count=count)
+    words = tr("the same first word") if watch.agreed == 1 else tr("the same {count} words")
+    words = words.format(count=count_text(watch.agreed))
+    said = tr("{words} as {letter}, where one of the two ends") if over else tr("{words} as {letter} so far")
+    return said.format(words=words, letter=letter)
 
 
 def reason_words(parting: Parting, watch: LaneWatch) -> str:
@@ -213,7 +213,7 @@ def figure_list(watch: LaneWatch) -> list[LaneFigure]:
                 tr("Repeated: share of tokens that end a group of three which stood before; counted."),
             ),
             LaneFigure(
-                tr("1 token") if figures.tokens == 1 else tr("{count} tokens").format(count=count_text(figures.tokens)),
+                tokens_text(figures.tokens),
                 tr("Length of this lane's text; counted."),
             ),
         ]

@@ -300,24 +300,29 @@ def surprise_words(order: OrderedFilters) -> str:
     )
 
 
+def _words(order: OrderedFilters) -> str:
+    translate, left = QCoreApplication.translate, order.stages[-1]
+    words = translate("order", "1 word") if left.most == 1 else translate("order", "{count} words")
+    return words.format(count=kept_text(left.least, left.most))
+
+
 def why_words(found: TwoOrders, settings: SamplingSettings) -> str:
     """What the difference comes from, in a sentence or two."""
     translate = QCoreApplication.translate
-    today, other = found.today.stages[-1], found.other.stages[-1]
-    one, two = kept_text(today.least, today.most), kept_text(other.least, other.most)
+    one, two = _words(found.today), _words(found.other)
     if found.today.order == found.other.order or (settings.temperature == 1.0 and one == two):
-        return translate("order", "Both orders leave {count} words.").format(count=one)
+        return translate("order", "Both orders leave {words}.").format(words=one)
     early, late = found.today.order.index("temperature"), found.other.order.index("temperature")
     if settings.temperature != 1.0 and late > early and one != two:
         text = translate(
             "order",
-            "With temperature first the filters see odds that are divided by {t} already, and leave {one} words. In "
+            "With temperature first the filters see odds that are divided by {t} already, and leave {one}. In "
             "your order filters see the model's own odds and leave {two}; temperature then only shares the chance "
             "among these. That is why even a temperature of 100 can stay coherent.",
         ) if settings.temperature > 1.0 else translate(
             "order",
-            "With temperature first the filters see odds that are sharpened by {t} already, and leave {one} words. In "
+            "With temperature first the filters see odds that are sharpened by {t} already, and leave {one}. In "
             "your order filters see the model's own odds and leave {two}.",
         )  # fmt: skip
         return text.format(t=number_shown(settings.temperature), one=one, two=two)
-    return translate("order", "Today's order leaves {one} words, yours {two}.").format(one=one, two=two)
+    return translate("order", "Today's order leaves {one}, yours {two}.").format(one=one, two=two)

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from engine.events import SessionFacts
-from widgets.format import bytes_text, count_text
+from widgets.format import bytes_text, count_text, tokens_text
 from widgets.plots.base import DOTTED, GROUND, THIN, Plot
 from widgets.plots.columns import Columns
 from widgets.run import Run
@@ -67,9 +67,7 @@ class KvCachePlot(Plot):
         if token is None:
             return
         self.set_remark(
-            self.tr("{size} · {count} tokens").format(
-                size=bytes_text(token.kv_bytes), count=count_text(token.context_used_tokens - 1)
-            ),
+            f"{bytes_text(token.kv_bytes)} · {tokens_text(token.context_used_tokens - 1)}",
             self.tr("Measured at the shown token, one lane's entries in use. The shown token is not in it yet."),
         )
 

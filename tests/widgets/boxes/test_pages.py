@@ -204,6 +204,9 @@ def test_the_family_sentence_tells_experts_windows_and_states(qapp):
     assert "2 of 8 experts" in experts
     assert "fixed size" in family_sentence(made.outline(windows=(), other_layers=30))
     assert "26 of its 30 layers keep a summary" in family_sentence(made.outline(windows=((None, 4),), other_layers=26))
+    ones = made.outline(layers=1, experts=8, experts_per_token=1, windows=((511, 1),), other_layers=1)
+    told = family_sentence(ones)
+    assert all(words in told for words in ("1 layer,", "one of 8 experts works", "looks back", "keeps a summary"))
     assert "somebodys_own" in family_sentence(made.outline(family="somebodys_own"))
 
 

@@ -195,6 +195,8 @@ def test_lanes_that_agree_say_how_far():
     for number in (0, 1):
         store.take(made.end(store.run((1, number)).tokens, lane=number))
     assert parting_words(lane, "A") == "the same words as A to the end"
+    _, (_, lane) = watched(lane_events(0, CONTROL, SAME_U)[:2], lane_events(1, CONTROL, SAME_U))
+    assert parting_words(lane, "A") == "the same first word as A so far"
 
 
 # ---------------------------------------------------------------- odds
