@@ -335,7 +335,7 @@ def test_the_figures_say_how_many_futures_there_really_are(page):
     assert text.endswith("5.1 at the end")
     same = river(futures=tuple(future(seed, " runs to the sea") for seed in range(3)))
     page._show(same)
-    assert "all share the first 4 tokens" in page.figures._wordings[0]
+    assert "all share the first 4 tokens · one text · " in page.figures._wordings[0]
     page._show(river(futures=(future(1, " runs"),)))
     assert "there is one future" in page.figures._wordings[0]
 

@@ -123,9 +123,7 @@ class BlindRoundView(QWidget):
         votes = len(test.voted)
         self.end.setText(self.tr("End, and tell the names") if votes else self.tr("End the test"))
         self.end.setToolTip(
-            self.tr("{votes} of {planned} votes are there").format(
-                votes=count_text(votes), planned=count_text(test.planned)
-            )
+            self.tr("votes: {votes} of {planned}").format(votes=count_text(votes), planned=count_text(test.planned))
         )
 
     def _fit(self, count: int) -> None:

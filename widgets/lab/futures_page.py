@@ -357,7 +357,9 @@ class FuturesPage(QWidget):
                     number=number_text(effective_number(futures, depths[0]), 1)
                 )
             whole = self.tr("{number} at the end").format(number=number_text(effective_number(futures), 1))
-            apart = self.tr("{count} different texts").format(count=count_text(different(futures)))
+            texts = different(futures)
+            apart = self.tr("one text") if texts == 1 else self.tr("{count} different texts")
+            apart = apart.format(count=count_text(texts))
             number = self.tr("effective number of futures")
             self.figures.set_wordings(
                 f"{common} · {apart} · {number}: " + ", ".join([*after, whole]),
