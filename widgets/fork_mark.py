@@ -9,20 +9,20 @@ from widgets import theme
 from widgets.run import Run
 from widgets.run_names import run_name
 from widgets.run_store import RunStore
-from widgets.text_flow import Piece
+from widgets.text_flow import Piece, place_in
 
 
 def paint_fork(painter: QPainter, run: Run, pieces: list[Piece], moment: int) -> None:
     """A small flag before the first word that is the run's own."""
     if run.start.parent is None or not run.begins < moment:
         return
-    piece = next((piece for piece in pieces if piece.step == run.begins), None)
-    if piece is None:
+    place = place_in(pieces, run.tokens, run.begins)
+    if place is None:
         return
-    x, top = float(round(piece.rect.left())), piece.rect.top() + 1.0
+    x, top = float(round(place.left())), place.top() + 1.0
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(theme.current().accent)
-    painter.drawRect(QRectF(x - 1.0, top, 2.0, piece.rect.height() - 2.0))
+    painter.drawRect(QRectF(x - 1.0, top, 2.0, place.height() - 2.0))
     painter.drawPolygon(QPolygonF([QPointF(x - 4.0, top), QPointF(x + 4.0, top), QPointF(x, top + 5.0)]))
 
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF
 from widgets import theme
 from widgets.format import count_text
 from widgets.run import Run
-from widgets.text_flow import Piece
+from widgets.text_flow import Piece, place_in
 
 FLAG_WIDTH, FLAG_HEIGHT = 7.0, 9.0
 BUBBLE_WIDTH, BUBBLE_HEIGHT = 9.0, 7.0
@@ -34,25 +34,26 @@ def paint_bubble(painter: QPainter, x: float, top: float, colour: QColor) -> Non
 
 def paint_in_text(painter: QPainter, run: Run, pieces: list[Piece], selected: int | None) -> None:
     """The marks of these words, above their first letter (bookmark) and under all of them (note)."""
-    if not run.marks:
-        return
-    look, before = theme.current(), None
+    look = theme.current()
+
+    def colour(step: int) -> QColor:
+        return look.ink if step == selected else look.accent  # a selected word stands on accent
+
     for piece in pieces:
-        colour = look.ink if piece.step == selected else look.accent  # a selected word stands on accent
-        first, before = piece.step != before, piece.step
-        noted = ("note", piece.step) in run.marks
-        if noted:
-            painter.setPen(QPen(colour, 1.5, Qt.PenStyle.DotLine))
+        if ("note", piece.step) in run.marks:
+            painter.setPen(QPen(colour(piece.step), 1.5, Qt.PenStyle.DotLine))
             y = piece.rect.bottom() - 2.0
             painter.drawLine(QPointF(piece.rect.left() + 1, y), QPointF(piece.rect.right() - 1, y))
-        if not first:
+    for step in {step for _, step in run.marks if step is not None}:
+        place = place_in(pieces, run.tokens, step)
+        if place is None:
             continue
-        x, top = piece.rect.left(), piece.rect.top()
-        if ("bookmark", piece.step) in run.marks:
-            paint_flag(painter, x, top - 1.0, colour)
+        x, top = place.left(), place.top()
+        if ("bookmark", step) in run.marks:
+            paint_flag(painter, x, top - 1.0, colour(step))
             x += FLAG_WIDTH + 2.0
-        if noted:
-            paint_bubble(painter, x, top, colour)
+        if ("note", step) in run.marks:
+            paint_bubble(painter, x, top, colour(step))
 
 
 def row_height() -> float:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
-from engine.events import CUT_OPEN, ELSEWHERE, OPEN, Redecided
+from engine.events import CUT_OPEN, ELSEWHERE, OPEN, Redecided, TokenEvent
 from widgets import theme
 from widgets.redecided_bar import cut_stage
-from widgets.text_flow import Piece, TextFlow
+from widgets.text_flow import Piece, place_in
 
 
 def paint_redecided(
-    painter: QPainter, flow: TextFlow, found: Redecided, pieces: list[Piece], selected: int | None
+    painter: QPainter, found: Redecided, tokens: list[TokenEvent], pieces: list[Piece], selected: int | None
 ) -> None:
     """A cut word is dimmed and struck in the colour of its filter, one that the draw misses is underlined, an
     undecided one dotted; a flag stands where the text first goes elsewhere, if that is certain."""
     look = theme.current()
-    certain = found.first if found.open_at is None else None
-    flagged = False
     for piece in pieces:
         if piece.step >= len(found.fates):
             continue
@@ -32,9 +30,11 @@ def paint_redecided(
             _line(painter, rect, low, look.muted, Qt.PenStyle.DotLine, 1.6)
         elif fate == ELSEWHERE:
             _line(painter, rect, low, look.muted, Qt.PenStyle.SolidLine, 1.6)
-        if piece.step == certain and not flagged:
-            flagged = True
-            paint_flag(painter, rect, look.warning if stage is None else look.cut(stage))
+    certain = found.first if found.open_at is None else None
+    place = None if certain is None else place_in(pieces, tokens, certain)
+    if certain is not None and place is not None:
+        stage = cut_stage(found, certain)
+        paint_flag(painter, place, look.warning if stage is None else look.cut(stage))
 
 
 def _dim(painter: QPainter, rect: QRectF, ground: QColor) -> None:

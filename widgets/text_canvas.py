@@ -431,7 +431,7 @@ class TextCanvas(QAbstractScrollArea):
         moment = self.store.moment
         paint_pieces(painter, self._flow, self._run.tokens, pieces, selected, hovered, moment)
         if self.redecided is not None:
-            paint_redecided(painter, self._flow, self.redecided, pieces, selected)
+            paint_redecided(painter, self.redecided, self._run.tokens, pieces, selected)
         self.paint_over(painter, pieces)
         paint_in_text(painter, self._run, pieces, selected)
         paint_given(painter, self._run.tokens, pieces, moment)

@@ -12,10 +12,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QTextLayout, QTextLine, QTextOption
+
+if TYPE_CHECKING:
+    from engine.events import TokenEvent
 
 BLOCK_UNITS = 1200  # a block longer than this is cut
 LINES_OPEN = 2  # the last lines of a cut block move on, since the next characters may still pull at them
@@ -271,6 +274,21 @@ class TextFlow:
         if found:
             return min(found), max(found)
         return None if before is None else (before, before)
+
+
+def place_in(pieces: list[Piece], tokens: list[TokenEvent], step: int) -> QRectF | None:
+    """Where a mark of a token is painted: at the next word where the token has no text, such as half a character, and
+    behind the last one where none follows. None where that is not among these pieces."""
+    after = next((piece for piece in pieces if piece.step >= step), None)
+    if after is not None:
+        return None if _text_between(tokens, step, after.step) else after.rect
+    if not pieces or _text_between(tokens, pieces[-1].step + 1, len(tokens)):
+        return None
+    return pieces[-1].rect.translated(pieces[-1].rect.width(), 0.0)
+
+
+def _text_between(tokens: list[TokenEvent], first: int, end: int) -> bool:
+    return any(tokens[step].text for step in range(first, min(end, len(tokens))))
 
 
 def _first_line(block: Block) -> int:

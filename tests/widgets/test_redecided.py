@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from engine.events import ELSEWHERE, FILTERS, OPEN, STANDS, Redecided
+from engine.events import ELSEWHERE, FILTERS, OPEN, STANDS, Mark, Redecided
 from engine.redecide import FinishedRun
-from engine.settings import SamplingSettings
+from engine.settings import Parent, SamplingSettings
 from tests.widgets import events_factory as make
 from widgets import theme
 from widgets.redecided_bar import choices_text, summary
@@ -98,6 +98,37 @@ def test_a_cut_word_is_struck_in_its_filters_colour(view) -> None:
     image = view.canvas.viewport().grab().toImage()
     column = [image.pixelColor(int(place.center().x()), int(place.top()) + y) for y in range(int(place.height()))]
     assert theme.current().cut("top_p") in column
+
+
+def test_marks_of_half_a_character_stand_at_the_next_word(qtbot) -> None:
+    """In many scripts a token is half a character, and its text comes with the next one."""
+    events = written()[:8]
+    events[3] = replace(events[3], text="")
+    store, view = make.shown(qtbot, TextView, events, (560, 360), make.end(events))
+    store.select(6)
+    look = theme.current()
+
+    def colours() -> set[str]:
+        place = view.canvas.place_of(4).toRect()
+        image = view.canvas.viewport().grab().toImage()
+        return {
+            image.pixelColor(x, y).name()
+            for x in range(place.left() - 2, place.left() + 9)
+            for y in range(place.top(), place.top() + 8)
+        }
+
+    assert not {look.warning.name(), look.accent.name()} & colours()
+    view.show_redecided(answer([STANDS] * 3 + [ELSEWHERE] + [STANDS] * 4))
+    assert look.warning.name() in colours()
+    view.show_redecided(None)
+    store.take(Mark(1, 0, "bookmark", 3))
+    assert look.accent.name() in colours()
+    store.take(Mark(1, 0, "bookmark", 3, removed=True))
+    assert look.accent.name() not in colours()
+    run = store.current
+    run.start = replace(run.start, parent=Parent(9, 0, 3), written=(1, 2, 3))
+    view.canvas.viewport().update()
+    assert look.accent.name() in colours()
 
 
 def test_another_run_takes_the_marks_away(view) -> None:

@@ -11,7 +11,7 @@ from widgets.redecided_painter import paint_flag
 from widgets.run import Run
 from widgets.run_store import RunStore
 from widgets.text_canvas import TextCanvas
-from widgets.text_flow import Piece
+from widgets.text_flow import Piece, place_in
 
 
 class LaneSource(QObject):
@@ -157,35 +157,18 @@ class LaneCanvas(TextCanvas):
         """A flag where it parts, a diamond where its settings changed; at the next word where a token has no text."""
         look = theme.current()
         lane = look.lane(self.colour)
-        flag = self._place(self.parted_at, pieces)
+        tokens = self._run.tokens if self._run is not None else []
+        flag = None if self.parted_at is None else place_in(pieces, tokens, self.parted_at)
         if flag is not None:
             paint_flag(painter, flag, lane)
         for step in self.changed_at:
-            place = self._place(step, pieces)
+            place = place_in(pieces, tokens, step)
             if place is not None:
                 x, y = place.left() + 1.0, place.bottom() - 4.0
                 painter.setPen(QPen(look.panel, 1.0))
                 painter.setBrush(look.ink)
                 corners = (QPointF(x, y - 5.0), QPointF(x + 5.0, y), QPointF(x, y + 5.0), QPointF(x - 5.0, y))
                 painter.drawPolygon(QPolygonF(corners))
-
-    def _place(self, step: int | None, pieces: list[Piece]) -> QRectF | None:
-        """Where a mark of a step is painted; None where that is not among these pieces."""
-        run = self._run
-        if step is None or run is None or not pieces:
-            return None
-        after = next((piece for piece in pieces if piece.step >= step), None)
-        if after is not None:
-            return None if self._text_between(step, after.step) else after.rect
-        # A token without a text at the end, such as the end of a turn: behind the last word.
-        last = pieces[-1]
-        if self._text_between(last.step + 1, len(run.tokens)):
-            return None
-        return last.rect.translated(last.rect.width(), 0.0)
-
-    def _text_between(self, first: int, end: int) -> bool:
-        tokens = self._run.tokens if self._run is not None else []
-        return any(tokens[step].text for step in range(first, min(end, len(tokens))))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
