@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from engine.settings import FLOATS, INT8_THRESHOLD
@@ -27,7 +27,7 @@ class PackingOptions(QWidget):
         self.fold = QToolButton()
         self.fold.setCheckable(True)
         self.fold.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.fold.setArrowType(Qt.ArrowType.RightArrow)
+        self.fold.setIconSize(QSize(12, 12))
         self.fold.setToolTip(self.tr("How int8, nf4 and fp4 are packed; the usual values are right for most models."))
         self.threshold = NumberField(INT8_THRESHOLD, USUAL, step=0.5, off_word=True)
         self.threshold.setAccessibleName(self.tr("Outlier threshold of int8"))
@@ -72,11 +72,11 @@ class PackingOptions(QWidget):
         column.setSpacing(4)
         column.addWidget(self.fold)
         column.addWidget(self.content)
-        self.content.hide()
         self.fold.toggled.connect(self._unfold)
         self.threshold.value_changed.connect(self._changed)
         self.double.toggled.connect(self._changed)
         self.compute.activated.connect(self._changed)
+        self._unfold(False)
         self._say()
 
     def fields(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class PackingOptions(QWidget):
         self._say()
 
     def _unfold(self, on: bool) -> None:
-        self.fold.setArrowType(Qt.ArrowType.DownArrow if on else Qt.ArrowType.RightArrow)
+        theme.set_icon(self.fold, "chevron-down" if on else "chevron-right")
         self.content.setVisible(on)
 
     def _changed(self) -> None:

@@ -12,6 +12,7 @@ from widgets.pipeline_boxes import BOXES, COMPUTE, LOAD, OUTPUT, PER_TOKEN, figu
 from widgets.run_store import RunStore
 
 GROUPS = (LOAD, COMPUTE, OUTPUT)
+WIDEST = {"embed": "[1,1,9999]"}  # figures that find room; one that is shorter moves nothing
 LIT_MS = 140  # how long the boxes after the layers stay lit once their token is there
 
 
@@ -177,9 +178,9 @@ class PipelineStrip(QWidget):
         room = float(self.width())
         for step, pad, arrow in ((0, 11.0, 26.0), (0, 7.0, 20.0), (0, 4.0, 14.0), (-1, 3.0, 13.0), (-2, 2.0, 12.0)):
             metrics, small = QFontMetricsF(theme.font(step - 1)), QFontMetricsF(theme.font(step - 2))
-            least = small.horizontalAdvance("99.9 ms")
+            least = {name: small.horizontalAdvance(WIDEST.get(name, "99.9 ms")) for name in self.boxes}
             widths = {
-                name: max(metrics.horizontalAdvance(box.text()), least) + 2 * pad + 4
+                name: max(metrics.horizontalAdvance(box.text()), least[name]) + 2 * pad + 4
                 for name, box in self.boxes.items()
             }
             frame_pad = 4.0 if step == 0 else 2.0

@@ -126,6 +126,7 @@ QHeaderView::section { background: $panel; color: $muted; border: none; border-b
   padding: 4px 6px; font-weight: 600; }
 QTableView, QTreeView, QListView { background: $panel; color: $ink; border: 1px solid $line; border-radius: 6px;
   gridline-color: $line; selection-background-color: $accent; selection-color: $on_accent; }
+QListView::item { padding: 0 4px; }
 """
 
 

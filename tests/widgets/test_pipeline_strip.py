@@ -136,12 +136,18 @@ def test_all_boxes_lie_inside_and_beside_each_other(store, strip, width):
     assert all(right < left for (_, right), (left, _) in itertools.pairwise(edges))
 
 
-def test_no_name_is_cut_at_the_width_of_a_small_window(store, strip):
+def test_no_name_and_no_shape_is_cut_at_the_width_of_a_small_window(store, strip):
     store.take(ev.Loaded(facts()))
+    store.take(make.start())
+    for step in range(2):
+        store.take(make.token(step, " a"))
     store.frame.emit()
     strip.resize(770, 46)
     for box in strip.boxes.values():
         assert QFontMetricsF(theme.font(box.step - 1)).horizontalAdvance(box.text()) <= box.width() - 4
+    embed = strip.boxes["embed"]
+    assert embed.figure == "[1,1,576]"
+    assert QFontMetricsF(theme.font(embed.step - 2)).horizontalAdvance(embed.figure) <= embed.width() - 4
 
 
 def test_boxes_are_reached_by_keys(qtbot, strip):

@@ -74,6 +74,7 @@ class BlueprintPage(OutlinePage):
         row.addWidget(self.copy_raw)
         column.addLayout(row)
         self.tabs = QTabWidget()
+        self.tabs.tabBar().setDrawBase(False)
         self.tabs.setAccessibleName(self.tr("Parts of this page"))
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(area, self.tr("facts"))

@@ -54,6 +54,7 @@ class PlacementPage(Page):
         self.price = PriceView()
         self.planner = PlannerView(store)
         self.tabs = QTabWidget()
+        self.tabs.tabBar().setDrawBase(False)
         self.tabs.setDocumentMode(True)
         self.tabs.setAccessibleName(self.tr("Memory and placement"))
         for name, parts in (

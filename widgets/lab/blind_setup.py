@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from engine.settings import Range, SamplingSettings
@@ -97,6 +97,7 @@ class BlindSetup(QWidget):
         field.setAccessibleName(name)
         field.setToolTip(name)
         field.setFixedWidth(theme.base_px() * 4)
+        field.setAlignment(Qt.AlignmentFlag.AlignLeft)  # beside its own name
         return field
 
     @property

@@ -58,6 +58,7 @@ class LaneBar(Panel):
         self.limit_field = NumberField(Range(1, MOST_NEW_TOKENS, 256, integer=True), 256, step=16)
         self.limit_field.setAccessibleName(self.tr("Most new tokens"))
         self.limit_field.setFixedWidth(theme.base_px() * 5)
+        self.limit_field.setAlignment(Qt.AlignmentFlag.AlignLeft)  # beside its name
         self.limit_label = PlainLabel(self.tr("most new tokens"), "muted")
         tip = self.tr("max new tokens: a lane ends after this many, where nothing ends it before.")
         self.limit_field.setToolTip(tip)
@@ -203,9 +204,10 @@ class LaneBar(Panel):
         assert self.lanes is not None
         facts = self.store.facts
         if self._left_out:
-            count = count_text(self._left_out)
-            said = self.tr("{count} more lanes are not shown: {most} stand side by side").format(count=count, most=MOST)
-            return [said, self.tr("{count} more lanes").format(count=count)], said
+            one, count = self._left_out == 1, count_text(self._left_out)
+            more = self.tr("1 more lane") if one else self.tr("{count} more lanes").format(count=count)
+            said = self.tr("not shown: {lanes}; {most} stand side by side").format(lanes=more, most=MOST)
+            return [said, more], said
         if facts is None or not self.lanes.lockstep or facts.precision == "float32":
             return [], ""
         tip = self.tr(

@@ -99,6 +99,7 @@ class LuckPage(QWidget):
         field.setAccessibleName(name)
         field.setToolTip(name)
         field.setFixedWidth(theme.base_px() * 4)
+        field.setAlignment(Qt.AlignmentFlag.AlignLeft)  # beside its own name
         return field
 
     def _build_figures(self) -> Panel:
@@ -112,6 +113,8 @@ class LuckPage(QWidget):
         self.table.setHeaderLabels(
             [self.tr("figure"), "A", "B", self.tr("B less A"), self.tr("95% interval"), self.tr("verdict")]
         )
+        for at in range(1, 5):
+            self.table.headerItem().setTextAlignment(at, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         header = self.table.header()
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(30)

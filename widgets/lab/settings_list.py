@@ -170,8 +170,10 @@ class SettingsCard(QFrame):
         columns = self._columns = self._fitting()
         rows = -(-len(RANGES) // columns)
         for at, name in enumerate(RANGES):
-            self.grid.addWidget(self._labels[name], at % rows, 2 * (at // rows))
-            self.grid.addWidget(self.fields[name], at % rows, 2 * (at // rows) + 1)
+            self.grid.addWidget(self._labels[name], at % rows, 3 * (at // rows))
+            self.grid.addWidget(self.fields[name], at % rows, 3 * (at // rows) + 1)
+        for column in range(len(COLUMNS)):  # a number stands beside its own name, and far from the next one's
+            self.grid.setColumnStretch(3 * column + 2, int(column < columns))
         self.updateGeometry()
 
     def _edited(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from engine.errors import SettingsRefused
@@ -151,6 +151,7 @@ class SweepForm(QWidget):
         field.setAccessibleName(name)
         field.setToolTip(name)
         field.setFixedWidth(theme.base_px() * 4)
+        field.setAlignment(Qt.AlignmentFlag.AlignLeft)  # beside its own name
         field.value_changed.connect(self._refresh)
         return field
 

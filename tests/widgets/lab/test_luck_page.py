@@ -145,6 +145,16 @@ def test_the_names_of_settings_and_figures_are_read_whole(page, qtbot, width):
     assert "mean surprise (nats)" in page.table.topLevelItem(0).toolTip(0)
 
 
+@pytest.mark.parametrize("width", [1090, 1580])
+def test_a_number_stands_nearer_to_its_own_name_than_to_the_next(page, qtbot, width):
+    page.resize(width, 560)
+    card = page.list._cards[0]
+    qtbot.waitUntil(lambda: card._columns == 3)
+    name, number, following = card._labels["top_k"], card.fields["top_k"], card._labels["typical_p"]
+    qtbot.waitUntil(lambda: following.y() == name.y())
+    assert number.x() - name.geometry().right() < following.x() - number.geometry().right()
+
+
 def test_tab_goes_down_the_columns_as_the_eye_does(page):
     card = page.list._cards[0]
     tops = [(card._labels[name].x(), card._labels[name].y()) for name in card.fields]
