@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.laboratory import TEXT
 from engine.errors import SettingsRefused
-from engine.events import EngineError, Mark
+from engine.events import EngineError, Event, Mark, RunStart
 from engine.lineage import descendants, story
 from engine.settings import CompareWish, ForkWish, LoadPlan, Parent, PruneWish, RenameWish, Request
 
@@ -220,12 +220,18 @@ class Forks(QObject):
         except SettingsRefused as error:
             self.window.banner.show_error(EngineError(error.what, error.fix, error.exit_code, "run"))
             return
-        runs = self.window.store.runs
         start = replace(run.start, run_id=self.window.engine.runs + 1, lane=0, parent=request.parent)
-        if self.window.running.launch(request, before=tuple(story(start, runs))):
+        if self.window.running.launch(request, before=self._before(start)):
             self._expected = self.window.engine.runs
             if self.window.laboratory.current not in PAGES_OF_IT:
                 self.window.laboratory.show_text()
+
+    def _before(self, start: RunStart) -> tuple[Event, ...]:
+        """What its file holds before it: the runs it began in, with their bookmarks and notes."""
+        runs = self.window.store.runs
+        events = tuple(story(start, runs))
+        told = {(event.run_id, event.lane) for event in events if isinstance(event, RunStart)}
+        return events + tuple(mark for run in runs if run.key in told for mark in run.marks.values())
 
     @Slot(object)
     def _begun(self, run: Run) -> None:

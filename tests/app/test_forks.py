@@ -113,7 +113,7 @@ def test_escape_closes_the_field_and_nothing_runs(ran, qtbot):
     assert len(window.store.runs) == 1
 
 
-@pytest.mark.parametrize("page, seen", [("lanes", TEXT), ("futures", TEXT), ("order", TEXT), ("forks", "forks")])
+@pytest.mark.parametrize(("page", "seen"), [("lanes", TEXT), ("futures", TEXT), ("order", TEXT), ("forks", "forks")])
 def test_a_fork_is_seen_while_it_is_written(ran, until, page, seen):
     window = ran()
     parent = window.store.current
@@ -257,6 +257,19 @@ def test_a_forks_file_holds_what_it_began_in_once_each_and_opens_as_the_same_tre
     first = read_replay(tmp_path / "first.jsonl")
     assert [e.run_id for e in first.events if isinstance(e, RunStart)] == [1]
     assert first.header["prompt"] == "ab"
+
+
+def test_a_forks_file_holds_the_notes_of_what_it_began_in(ran, until, make_window, tmp_path):
+    window = ran(str(tmp_path))
+    window.timeline.marks.put("note", 2, "here")
+    window.timeline.marks.put("bookmark", 7, "behind the fork")
+    parent = window.store.current
+    window.forks.fork(ForkWish(parent.place(4), text="xy"))
+    forked(window, until)
+    other = make_window()
+    other.replays.open_file(max(tmp_path.glob("*.jsonl"), key=lambda p: p.stat().st_size))
+    until(lambda: len(other.store.runs) == 2)
+    assert other.store.runs[0].marks == parent.marks
 
 
 def test_a_fork_of_an_opened_run_reads_the_same_prompt(ran, until, tmp_path):
