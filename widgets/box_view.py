@@ -166,10 +166,13 @@ class BoxView(Panel):
                 grid.addWidget(label, at, place)
             source.setVisible(not self._narrow())
         column.addLayout(grid)
-        for at, token in enumerate(tokens[:MOST_TOKENS]):
+        shown = tokens[:MOST_TOKENS]
+        places = len(str(len(shown) - 1))
+        digits = max((len(str(token.token_id)) for token in shown), default=0)
+        for at, token in enumerate(shown):
             kind = self.tr(" · special") if token.special else ""
-            label = PlainLabel(f"{at}   {token_label(token.text)}   {token.token_id}{kind}", "muted" if at % 2 else "")
-            column.addWidget(label)
+            numbers = f"{at:>{places}}   {token.token_id:>{digits}}".replace(" ", "\u2007")  # as wide as a figure
+            column.addWidget(PlainLabel(f"{numbers}   {token_label(token.text)}{kind}"))
         if len(tokens) > MOST_TOKENS:
             left = count_text(len(tokens) - MOST_TOKENS)
             column.addWidget(SmallText(self.tr("and {count} more").format(count=left)))

@@ -11,6 +11,7 @@ from tests.widgets.facts import facts
 from widgets import theme
 from widgets.box_view import BoxView
 from widgets.boxes import PAGES
+from widgets.panel import PlainLabel
 from widgets.pipeline_boxes import BOXES
 from widgets.pipeline_strip import PipelineStrip
 from widgets.run_store import RunStore
@@ -201,3 +202,15 @@ def test_the_sample_box_follows_the_selected_token(qtbot, store):
     assert view._labels[1][0].text() == "0.231000"
     store.select(3)
     assert view._labels[1][0].text() == f"{store.current.tokens[3].u:.6f}"
+
+
+def test_the_tokens_of_a_prompt_stand_in_columns(qtbot, store):
+    view = BoxView(store)
+    qtbot.addWidget(view)
+    ids = (1, 9690, 42, 49_000, *range(100, 108))
+    store.take(make.start(prompt_tokens=tuple(ev.PromptToken(i, f"<{i}>", False) for i in ids)))
+    view.show_box("tokenise")
+    lines = [label.text() for label in view.findChildren(PlainLabel) if label.text().endswith(">")]
+    assert len(lines) == len(ids)
+    assert len({line.index("<") for line in lines}) == 1
+    assert lines[3].split() == ["3", "49000", "<49000>"]

@@ -54,6 +54,7 @@ class WeightsPage(Page):
             column.addWidget(part)
         column.addStretch(1)
         self.tabs = QTabWidget()
+        self.tabs.tabBar().setDrawBase(False)
         self.tabs.setAccessibleName(self.tr("Parts of this page"))
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(scrolling(files, self.tr("Weight files")), self.tr("files"))

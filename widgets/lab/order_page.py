@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from PySide6.QtCore import QCoreApplication, Signal, Slot
+from PySide6.QtCore import QCoreApplication, Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from engine.events import ORDERED, OrderedFilters, OrderQuestion, TokenEvent, TwoOrders
@@ -82,6 +82,7 @@ class OrderPage(QWidget):
             label = PlainLabel(knob.label, "muted")
             field = NumberField(RANGES[name], RANGES[name].off, step=knob.step, off_word=name != "temperature")
             field.setFixedWidth(theme.base_px() * 4)
+            field.setAlignment(Qt.AlignmentFlag.AlignLeft)  # beside its own name
             field.setAccessibleName(knob.label)
             for part in (label, field):
                 part.setToolTip(knob.tip)
