@@ -67,9 +67,7 @@ class Laboratory(QObject):
         name = str(name)
         if name == self.current:
             return
-        docks = self._window.docks
-        keeps = set(docks) if name == TEXT else set(_named(name).keeps)
-        page = self.page(name)
+        docks, keeps, page = self._window.docks, self._keeps(name), self.page(name)
         for each in self.pages.values():  # a page that is not seen asks for no room
             seen = QSizePolicy.Policy.Preferred if each is page else QSizePolicy.Policy.Ignored
             each.setSizePolicy(seen, seen)
@@ -77,17 +75,27 @@ class Laboratory(QObject):
         for dock in back:
             docks[dock].show()
         self._hidden -= keeps
-        away = [dock for dock in docks if dock not in keeps and docks[dock].isVisibleTo(self._window)]
-        self._sizes |= {dock: docks[dock].size() for dock in away}
-        for dock in away:
-            docks[dock].hide()
-            self._hidden.add(dock)
         self.current = name
+        self.put_away()
         self.stack.setCurrentWidget(page)
         self._size_again(back)
         self.tabs.choose(name)
         self.refresh()
         self.page_changed.emit(name)
+
+    def _keeps(self, name: str) -> set[str]:
+        """The docks that stand beside a page."""
+        return set(self._window.docks) if name == TEXT else set(_named(name).keeps)
+
+    def put_away(self) -> None:
+        """Hides the docks that the page does not want beside it, until the text comes back."""
+        docks = self._window.docks
+        away = [dock for dock in docks if dock not in self._keeps(self.current)]
+        away = [dock for dock in away if docks[dock].isVisibleTo(self._window)]
+        self._sizes |= {dock: docks[dock].size() for dock in away}
+        for dock in away:
+            docks[dock].hide()
+            self._hidden.add(dock)
 
     def _size_again(self, names: list[str]) -> None:
         """As large as they were: a window that was made smaller meanwhile has forgotten it."""

@@ -409,6 +409,8 @@ class MainWindow(QMainWindow):
         below = [self.docks[name] for name in ("memory", "kv_cache", "speed")]
         self.resizeDocks(below, [width // 3] * 3, Qt.Orientation.Horizontal)
         self.resizeDocks(below, [max(150, height // 4)] * 3, Qt.Orientation.Vertical)
+        self.layout().activate()
+        self.laboratory.put_away()
 
     @Slot()
     def show_keys(self) -> None:

@@ -653,3 +653,10 @@ def test_the_layout_comes_back(make_window):
     assert not window.docks["word"].isVisible()
     window.restore_layout()
     assert all(dock.isVisible() for dock in window.docks.values())
+    before = window.docks["write"].width()
+    window.laboratory.show("lanes")
+    window.restore_layout()  # what the page has no room for stays away until the text comes back
+    assert [name for name, dock in window.docks.items() if dock.isVisible()] == ["word"]
+    window.laboratory.show_text()
+    assert all(dock.isVisible() for dock in window.docks.values())
+    assert window.docks["write"].width() == before

@@ -53,8 +53,8 @@ class Tabs(QTabBar):
         return QSize(self.more.sizeHint().width(), super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit(self.currentIndex())  # first, or the row would scroll to the current one
         super().resizeEvent(event)
-        self._fit(self.currentIndex())
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

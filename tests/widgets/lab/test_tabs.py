@@ -33,6 +33,16 @@ def test_a_title_is_whole_or_in_the_menu(tabs, width):
     assert tabs.tabRect(last).right() < tabs.more.x()
 
 
+@pytest.mark.parametrize("width", [330, 405])
+def test_a_window_that_becomes_narrow_scrolls_no_title_away(tabs, width):
+    tabs.resize(1200, 30)
+    tabs.choose(PAGES[-1].name)
+    tabs.resize(width, 30)
+    assert tabs.tabRect(0).left() >= 0
+    assert seen(tabs)[-1] == PAGES[-1].title
+    assert tabs.tabRect(tabs.currentIndex()).right() < tabs.more.x()
+
+
 def test_in_a_wide_window_there_is_no_menu(tabs):
     tabs.resize(1200, 30)
     assert seen(tabs) == [page.title for page in PAGES]
