@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from PySide6.QtCore import QObject, QThread, Signal, Slot
 from app.threads import has_ended, leave, told
 from engine.control import Control
 from engine.errors import Cancelled, FileRefused
-from engine.events import EngineError, Event, Mark
+from engine.events import EngineError, Event, Mark, PrefillProgress, RunEnd, RunStart, SettingsChanged, TokenEvent
 
 if TYPE_CHECKING:
     from engine.replay import Recorder, Replay
@@ -110,7 +110,6 @@ class ReplayWorker(QObject):
 
     def _read_all(self, job: ReadJob) -> tuple[tuple[ReadFile, ...], tuple[EngineError, ...]]:
         """What can be read, and why the others cannot. Raises FileRefused where none can."""
-        from engine.events import RunStart
         from engine.replay_sets import renumbered
 
         found: list[ReadFile] = []
@@ -122,11 +121,13 @@ class ReplayWorker(QObject):
             except FileRefused as error:
                 refused.append(error)
                 continue
-            if job.compare:
-                replay = replace(replay, events=tuple(renumbered(replay.events, above, path.stem)))
-            found.append(ReadFile(replay, above))
-            if job.compare:
-                above = max([e.run_id for e in replay.events if isinstance(e, RunStart)], default=above)
+            more = 0
+            if job.compare:  # the numbers of one file right above those of the last
+                lowest, highest = _numbers(replay.events)
+                more = above + 1 - lowest
+                above = highest + more
+                replay = replace(replay, events=tuple(renumbered(replay.events, more, path.stem)))
+            found.append(ReadFile(replay, more))
         if not found:
             raise _none_of(refused)
         return tuple(found), tuple([told(error, "replay") for error in refused])
@@ -241,6 +242,17 @@ def _room_for(path: Path) -> None:
             "Close other programs or unload the model, then open it again.",
             name=path.name,
         )
+
+
+def _numbers(events: Iterable[Event]) -> tuple[int, int]:
+    """The lowest and the highest number of a run that is told of, also of one whose beginning is lost."""
+    found: set[int] = set()
+    for event in events:
+        if isinstance(event, (RunStart, PrefillProgress, TokenEvent, SettingsChanged, RunEnd, Mark)):
+            found.add(event.run_id)
+        if isinstance(event, RunStart) and event.parent is not None:
+            found.add(event.parent.run_id)
+    return min(found, default=1), max(found, default=0)
 
 
 def _none_of(refused: list[FileRefused]) -> FileRefused:

@@ -225,6 +225,19 @@ def test_one_that_is_left_of_several_takes_the_place_of_what_is_shown(make_windo
     assert "first.jsonl: " in window.banner.text  # whose damage it is
 
 
+def test_numbers_of_runs_stay_small_however_often_files_are_compared(make_window, first, tmp_path):
+    """A run is called by its number where it has no name."""
+    late = tmp_path / "late.jsonl"
+    late.write_text(first.read_text("utf-8").replace('"run_id":1,', '"run_id":900,'), "utf-8")
+    window = make_window()
+    window.replays.compare([late, late])
+    assert [run.key for run in window.store.runs] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    window.replays.compare([late])
+    assert {run.start.run_id for run in window.store.runs} == {1, 2, 3}
+    window.timeline.marks.put("bookmark", 0, "mine")
+    assert [mark.run_id for mark in marks_in(late)] == [900]
+
+
 def test_marks_of_compared_replays_go_into_their_own_files(make_window, until, first, second):
     window = make_window()
     window.replays.compare([first, second])
