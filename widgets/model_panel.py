@@ -331,7 +331,7 @@ class ModelPanel(Panel):
             parts.append(self.tr("no chat template"))
         if choice.pickle_only:
             parts.append(self.tr("only pickle files, which can run code when read"))
-        self.about.setText(" · ".join(parts) if parts else choice.model)
+        self.about.setText("\u00a0· ".join(parts) if parts else choice.model)  # no line begins with a dot
 
     def _show_error(self) -> None:
         error, chosen = self.store.error, self._chosen_model()

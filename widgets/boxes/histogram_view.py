@@ -83,9 +83,10 @@ class HistogramView(QWidget):
             head.addWidget(button)
         column.addLayout(head)
         column.addLayout(row)
-        column.addWidget(self.picture, 1)
+        column.addWidget(self.picture, 100)
         column.addWidget(self.figures)
         column.addWidget(self.source)
+        column.addStretch(1)  # the picture has a greatest height, and words stay together
         self.bins.currentIndexChanged.connect(self._redraw)
         self.log_heights.toggled.connect(self._redraw)
 

@@ -54,8 +54,8 @@ class PlacementPage(Page):
         self.price = PriceView()
         self.planner = PlannerView(store)
         self.tabs = QTabWidget()
-        self.tabs.tabBar().setDrawBase(False)
         self.tabs.setDocumentMode(True)
+        self.tabs.tabBar().setDrawBase(False)
         self.tabs.setAccessibleName(self.tr("Memory and placement"))
         for name, parts in (
             (self.tr("memory"), (self.ledger, self.left_over, self.gpus)),

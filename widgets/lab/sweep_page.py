@@ -96,6 +96,7 @@ class SweepPage(QWidget):
             self.figure.addItem(f"{figure_name(name)} ({unit})" if unit else figure_name(name), name)
         self.figure.setFixedWidth(theme.base_px() * 15)
         self.figure.activated.connect(self._figure_chosen)
+        panel.header.addSpacing(4)
         panel.header.addWidget(self.figure)
         self.copy = panel.add_button(self.tr("copy"), "copy", self.tr("Copy the figures of all cells as a table"))
         self.copy.clicked.connect(self.copy_table)

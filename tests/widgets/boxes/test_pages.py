@@ -15,6 +15,7 @@ from tests.widgets.facts import facts
 from widgets import theme
 from widgets.box_view import BoxView
 from widgets.boxes.blueprint_rows import family_sentence, rows
+from widgets.boxes.histogram_view import HistogramView
 from widgets.boxes.skeleton_page import matches
 
 PAGES = ("blueprint", "skeleton", "weights")
@@ -356,6 +357,16 @@ def test_enter_on_a_tensor_asks_for_its_numbers_and_shows_them(view, store, aske
     assert not shown.grab().isNull()
     shown.histogram.other_wanted.emit(1)
     assert asked[1] == ev.HistogramQuestion(made.PATH, "model.layers.1.self_attn.q_proj.weight")
+
+
+def test_the_words_below_a_histogram_stand_together_in_a_high_window(qtbot):
+    shown = HistogramView()
+    qtbot.addWidget(shown)
+    shown.show_histogram(made.histogram())
+    shown.resize(330, 700)
+    shown.show()
+    for words in (shown.figures, shown.source):
+        qtbot.waitUntil(lambda words=words: words.height() == words.heightForWidth(words.width()))
 
 
 def test_a_tied_tensor_asks_for_the_one_it_is_and_a_missing_one_has_no_numbers(view, store, asked):
