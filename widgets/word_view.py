@@ -51,6 +51,8 @@ class WordView(Panel):
         self._shown: TokenEvent | None = None
         self.word_label = ElidedLabel()
         self.word_label.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
+        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute  # also words that are read from the right
+        self.word_label.setAlignment(left | Qt.AlignmentFlag.AlignVCenter)
         self.facts_label = FittingLabel("muted")
         self.rank_label = PlainLabel("", "muted")
         self.others_label = FittingLabel("muted")

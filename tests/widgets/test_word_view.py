@@ -52,6 +52,17 @@ def test_the_last_word_of_the_drawing_is_explained(qtbot):
     assert view.draw.isVisible()
 
 
+def test_a_word_that_is_read_from_the_right_heads_its_panel_at_the_left_too(qtbot):
+    store, view = shown(qtbot, make.river())
+    store.take(replace(make.river()[-1], step=len(store.current.tokens), token_text=" שלום"))
+    store.frame.emit()
+    assert view.word_label.text() == "·שלום"
+    image = view.word_label.grab().toImage()
+    ground = image.pixelColor(image.width() - 1, 0)
+    inked = [x for x in range(image.width()) for y in range(image.height()) if image.pixelColor(x, y) != ground]
+    assert max(inked) < image.width() / 2
+
+
 def test_words_that_are_not_listed_are_counted_with_what_they_share():
     # 49,152 words of which the 12 first have all but 10.2%; 40 are listed, the others share it evenly.
     event = make.token(0, " river", prob=0.398, others=[(f" o{i}", 0.5 / 11) for i in range(11)])
