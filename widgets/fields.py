@@ -242,8 +242,9 @@ class NumberField(QuietLine):
         """What stands there while nobody writes: counts are grouped as everywhere, seeds are not counts."""
         if self._off is not None and self._value == self._off:
             return self.tr("off")
-        count = self.integer and self.allowed is not None
-        return count_text(int(self._value)) if count else number_shown(self._value)
+        if self.allowed is None:
+            return number_shown(self._value)
+        return count_text(int(self._value)) if self.integer else with_minus(number_shown(self._value))
 
     def _edited(self) -> None:
         if self.problem:

@@ -200,6 +200,12 @@ def test_a_comma_stays_the_decimal_point_where_numbers_have_fractions(qtbot):
     assert typed(made, "8,192").value() == 8.192
 
 
+def test_a_number_below_zero_has_a_minus_that_can_be_typed(qtbot, any_locale):
+    made = field(qtbot, RANGES["presence_penalty"], -0.5)
+    assert made.text()[0] == "−"
+    assert read_number(made.text()) == -0.5
+
+
 def test_a_long_number_ends_in_an_ellipsis_while_nobody_writes(qtbot):
     made = field(qtbot, value=0.1 + 0.2)
     made.resize(90, 24)
