@@ -26,27 +26,37 @@ ENDED_BY_ITSELF = ("eos", "stop string")
 PAGES_OF_IT = (TEXT, "forks")  # on which a fork is seen as it is written
 
 
+class _TakenOut:
+    """Runs that were taken out of what is shown."""
+
+    def __init__(self, store: RunStore, keys: list[Key]) -> None:
+        self._store, self._before = store, (store.compared, store.letters, store.reference)
+        self._taken = store.take_out(keys)
+        self._after = store.compared
+
+    def put_back(self) -> None:
+        """What stood side by side does so again, unless others were compared meanwhile."""
+        self._store.put_back(self._taken)
+        if self._store.compared == self._after:
+            self._store.put_beside(*self._before)
+
+
 class _Pruned(QUndoCommand):
     """Runs that are taken out of what is shown. Their files stay."""
 
     def __init__(self, store: RunStore, keys: list[Key], words: str) -> None:
         super().__init__(words)
         self._store, self._keys = store, keys
-        self._taken: list[tuple[int, Run]] = []
 
     def redo(self) -> None:
-        store = self._store
-        self._shown, self._before = store.current, (store.compared, store.letters, store.reference)
-        self._taken = store.take_out(self._keys)
-        self._after = store.compared
+        self._shown = self._store.current
+        self._taken = _TakenOut(self._store, self._keys)
 
     def undo(self) -> None:
-        """What was shown is shown again; what stood side by side, too, unless others were compared meanwhile."""
-        self._store.put_back(self._taken)
+        """What was shown is shown again."""
+        self._taken.put_back()
         if self._shown is not None:
             self._store.show(self._shown)
-        if self._store.compared == self._after:
-            self._store.put_beside(*self._before)
 
 
 class _Forked(QUndoCommand):
@@ -55,13 +65,13 @@ class _Forked(QUndoCommand):
     def __init__(self, forks: Forks, key: Key, words: str) -> None:
         super().__init__(words)
         self._forks, self._key = forks, key
-        self._taken: list[tuple[int, Run]] = []
+        self._taken: _TakenOut | None = None
 
     def redo(self) -> None:
         self._forks.unwanted = [each for each in self._forks.unwanted if each is not self]
-        if self._taken:
-            self._forks.window.store.put_back(self._taken)
-            self._taken = []
+        if self._taken is not None:
+            self._taken.put_back()
+            self._taken = None
 
     def undo(self) -> None:
         """Where it, or what began in it, is still being written, that is stopped first, and all goes at its end."""
@@ -73,7 +83,7 @@ class _Forked(QUndoCommand):
             self.take_out()
 
     def take_out(self) -> None:
-        self._taken = self._forks.window.store.take_out(self._keys())
+        self._taken = _TakenOut(self._forks.window.store, self._keys())
 
     def _keys(self) -> list[Key]:
         return descendants(self._key, [run.start for run in self._forks.window.store.runs])

@@ -10,7 +10,16 @@ from PySide6.QtCore import Qt
 from app.laboratory import TEXT
 from engine.events import Loaded, RunStart
 from engine.replay import read_replay
-from engine.settings import ForkWish, FuturesWish, LoadPlan, Parent, PruneWish, RenameWish, SamplingSettings
+from engine.settings import (
+    CompareWish,
+    ForkWish,
+    FuturesWish,
+    LoadPlan,
+    Parent,
+    PruneWish,
+    RenameWish,
+    SamplingSettings,
+)
 from tests.tiny_models import tiny_folder
 
 SETTINGS = {"temperature": 0.9, "top_k": 40, "seed": 5}
@@ -401,6 +410,18 @@ def test_undoing_a_pruning_brings_back_what_was_shown_and_compared(ran, until):
     assert store.compared == ((1, 0), (2, 0), (3, 0))
     assert store.reference == (3, 0)
     assert store.current is store.runs[2]
+
+
+def test_a_fork_that_is_done_again_stands_beside_the_others_again(ran, until):
+    window = ran()
+    window.forks.fork(ForkWish(Parent(1, 0, 3), text="xy"))
+    forked(window, until)
+    window.forks.compare(CompareWish(((1, 0), (2, 0))))
+    window.forks.undo_action.trigger()
+    assert window.store.compared == ((1, 0),)
+    window.forks.redo_action.trigger()
+    assert window.store.compared == ((1, 0), (2, 0))
+    assert len(window.exports.taken("lanes")) == 2
 
 
 def test_a_name_is_kept_and_can_be_taken_back(ran, until, tmp_path):
