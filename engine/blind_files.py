@@ -13,7 +13,7 @@ from engine.blind import LETTERS, NO_PREFERENCE, BlindTest
 from engine.errors import FileRefused
 from engine.export import BOM, csv_cell, json_text
 from engine.export_file import write_whole
-from engine.replay_lines import DAMAGED, built, header_line, settings_values
+from engine.replay_lines import DAMAGED, built, header_line, seed_value, settings_values
 
 SCHEMA = 1
 
@@ -85,7 +85,7 @@ def as_json(test: BlindTest) -> Iterator[str]:
                 "rounds": [
                     {
                         "number": number,
-                        "seed": each.seed,
+                        "seed": seed_value(each.seed),
                         "prompt": each.prompt,
                         "texts": {LETTERS[at]: text for at, text in enumerate(each.texts)},
                         "shown": [[LETTERS[setting] for setting in group] for group in each.shown],
@@ -118,7 +118,7 @@ def as_csv(test: BlindTest) -> Iterator[str]:
             vote = each.vote + 1
         preferred = " ".join(LETTERS[setting] for setting in each.chosen)
         # A seed of many digits would lose some of them in a spreadsheet as a number.
-        row = [number, str(each.seed), each.prompt, vote, preferred, *stood, *each.texts]
+        row = [number, str(seed_value(each.seed)), each.prompt, vote, preferred, *stood, *each.texts]
         yield ",".join(map(csv_cell, row)) + "\r\n"
 
 

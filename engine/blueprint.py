@@ -136,7 +136,7 @@ def read_blueprint(
         raise CannotLoad(
             "config.json says that the model has {layers} layers.",
             "Take the original config.json of this model.",
-            layers=f"{layers:,}" if layers > 0 else "no",
+            layers="no" if layers == 0 else f"{layers:,}" if layers < 10**12 else "endless",
         )
     notes = []
     inner: Any = raw.get("text_config") if isinstance(raw.get("text_config"), dict) else {}

@@ -96,6 +96,12 @@ def _unknown_family(family: str, made_with: object) -> CannotLoad:
     )
 
 
+def architectures_of(raw: dict[str, Any]) -> list[str]:
+    """The classes that config.json names, the first one counts; empty where it names none."""
+    named = raw.get("architectures")
+    return [name[:120] for name in named if isinstance(name, str)] if isinstance(named, list) else []
+
+
 def refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
     """Encoders, models with two halves, and models that want pictures (LOD-2, LOD-28)."""
     from transformers.models.auto import modeling_auto as auto
@@ -108,7 +114,7 @@ def refuse_other_kinds(config: Any, raw: dict[str, Any]) -> None:
             "Choose a decoder-only model.",
             family=family,
         )
-    architectures = [str(name) for name in raw.get("architectures") or []]
+    architectures = architectures_of(raw)
     masked = family in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if causal and masked and getattr(config, "is_decoder", None) is False:  # an encoder that could be made a decoder
         causal = False

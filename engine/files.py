@@ -15,6 +15,7 @@ import zipfile
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from stat import S_ISREG
 
 from engine.catalog import gguf_files
 from engine.errors import CannotLoad
@@ -196,9 +197,11 @@ def read_header(file: Path) -> list[TensorEntry]:
 
 def size_and_head(file: Path) -> tuple[int, bytes]:
     try:
+        status = file.stat()
+        if not S_ISREG(status.st_mode):  # a folder, or a pipe that would be waited for without an end
+            raise CannotLoad("{name} is no file.", "Move it away, and download the file again.", name=file.name)
         with file.open("rb") as stream:
-            head = stream.read(512)
-        return file.stat().st_size, head
+            return status.st_size, stream.read(512)
     except FileNotFoundError:
         raise CannotLoad("The file {name} is not there.", "Download it again.", name=file.name) from None
     except OSError as error:
@@ -265,9 +268,10 @@ def _entries(file: Path, header: dict, data_begin: int) -> list[tuple[TensorEntr
         try:
             dtype, shape, (begin, stop) = told["dtype"], tuple(told["shape"]), told["data_offsets"]
             whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in (*shape, begin, stop))
+            sane = whole and isinstance(dtype, str) and max(stop, prod(shape)) < 2**63
         except (TypeError, KeyError, ValueError):
-            whole = False
-        if not whole:
+            sane = False
+        if not sane:
             raise _damaged(file.name, f"what its header says of tensor {name!r} makes no sense")
         if dtype not in BITS:
             raise CannotLoad(
@@ -300,14 +304,14 @@ def _read_index(folder: Path, index: Path) -> tuple[tuple[Path, ...], dict[str, 
                 "Do not trust this folder; download the model from its maker.",
                 name=name[:200],
             )
-    missing = [name for name in names if not (folder / name).exists()]
+    missing = [name for name in names if not _holds(folder, name)]
     if missing:
         raise CannotLoad(
             "The folder lacks {count} of {total} shards: {names}.",
             "Download them again; an interrupted download is the usual cause.",
             count=len(missing),
             total=len(names),
-            names=", ".join(missing[:4]) + (", …" if len(missing) > 4 else ""),
+            names=", ".join(name[:200] for name in missing[:4]) + (", …" if len(missing) > 4 else ""),
         )
     tensors: dict[str, TensorEntry] = {}
     for name in names:
@@ -330,6 +334,13 @@ def _read_index(folder: Path, index: Path) -> tuple[tuple[Path, ...], dict[str, 
     if extra := len(tensors) - len(weight_map):
         notes.append(f"The shards hold tensors that the index leaves out: {extra}.")
     return tuple(folder / name for name in names), tensors, notes
+
+
+def _holds(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _weight_map(index: Path) -> tuple[dict[str, str], dict]:
@@ -365,8 +376,8 @@ def _pickles(folder: Path, allow_pickle: bool) -> WeightFiles:
     if index.exists():
         names = sorted(set(_weight_map(index)[0].values()))
         files = tuple(folder / name for name in names if PurePosixPath(name).name == name)
-        if missing := [name for name in names if not (folder / name).exists()]:
-            raise CannotLoad("The file {name} is not there.", "Download it again.", name=missing[0])
+        if missing := [name for name in names if not _holds(folder, name)]:
+            raise CannotLoad("The file {name} is not there.", "Download it again.", name=missing[0][:200])
     else:
         files = tuple(file for file in (folder / "pytorch_model.bin",) if _is_there(file))
     if not files:

@@ -64,9 +64,9 @@ def read_gguf_header(file: Path) -> GgufHeader:
             values, lists = _pairs(stream, pairs)
             infos = [_tensor_info(stream) for _ in range(_sane(tensors))]
             header_end = stream.tell()
-    except (struct.error, ValueError, UnicodeDecodeError, OverflowError, MemoryError, KeyError):
+        alignment = _alignment(values)
+    except (struct.error, ValueError, OverflowError, MemoryError, KeyError, RecursionError):
         raise CannotLoad("{name} is truncated or damaged within its header.", AGAIN, name=file.name) from None
-    alignment = int(values.get("general.alignment") or 32)
     end = 0
     counts: dict[str, int] = {}
     matrices: dict[str, None] = {}
@@ -99,6 +99,13 @@ def read_gguf_header(file: Path) -> GgufHeader:
             expected=f"{expected:,}",
         )
     return GgufHeader(version, values, lists, counts, tuple(matrices), parameters, end)
+
+
+def _alignment(values: dict[str, Any]) -> int:
+    alignment = values.get("general.alignment", 32)
+    if not isinstance(alignment, int) or not 1 <= alignment <= _LONGEST:
+        raise ValueError("no alignment")
+    return alignment
 
 
 def _sane(count: int) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.catalog import WEIGHT_ENDINGS, Located, read_json_quietly
-from engine.config_checks import raw_dtype, read_config_json
+from engine.config_checks import architectures_of, raw_dtype, read_config_json
 from engine.errors import CANNOT_LOAD, CannotLoad, WorkbenchError
 from engine.events import EngineError, ModelChoice
 from engine.files import DTYPE_NAMES, TensorEntry, weight_files
@@ -121,8 +121,7 @@ def _not_a_writer(config: dict[str, Any]) -> CannotLoad | None:
             "config.json names no model_type, so the family of the model is not known.",
             "Take the original config.json of this model, which names it.",
         )
-    named = config.get("architectures")
-    first = str(named[0]) if isinstance(named, list) and named else ""
+    first = next(iter(architectures_of(config)), "")
     if config.get("is_encoder_decoder") is True:
         return CannotLoad(
             "A {family} model reads and writes with two halves (encoder and decoder): not a plain text generator.",

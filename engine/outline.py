@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from engine.blueprint import Blueprint, config_count, end_sources, licence_of, parameters_per_token
+from engine.config_checks import architectures_of
 from engine.inside import Leaf, Module, Outline
 from engine.memory import packing_for, tensor_bytes
 from engine.quantised import Quantised
@@ -39,7 +40,7 @@ def outline(blueprint: Blueprint, precision: str, float_dtype: str) -> Outline:
         source=blueprint.located.gguf or "config.json",
         raw=_raw(blueprint),
         family=blueprint.family,
-        architecture=str((blueprint.raw.get("architectures") or [""])[0])[:120],
+        architecture=next(iter(architectures_of(blueprint.raw)), ""),
         precision=blueprint.quantisation or precision,
         layers=blueprint.layers,
         heads=blueprint.heads,

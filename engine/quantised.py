@@ -191,7 +191,7 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
 def _group(value: Any) -> int | None:

@@ -24,7 +24,7 @@ from engine.errors import FileRefused, SettingsRefused
 from engine.events import SessionFacts
 from engine.experiments import FIGURES, RunFigures, Sweep, SweepAxis, SweepBatch, SweepQuestion
 from engine.replay import library_versions
-from engine.replay_lines import DAMAGED, built, header_line
+from engine.replay_lines import DAMAGED, built, header_line, seed_value
 
 SCHEMA = 1
 QUESTION, FIGURES_FILE, LOCK = "sweep.json", "figures.jsonl", ".lock"
@@ -235,7 +235,10 @@ def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepMo
         (name.replace("_", " "), getattr(old.asked, name), getattr(question.asked, name))
         for name in ("prompt", "system", "raw", "max_new_tokens", "stop", "markers_as_text", "forced_text")
     ]
-    pairs += [("varied settings", _grid(old.axes), _grid(question.axes)), ("seeds", old.seeds, question.seeds)]
+    pairs += [
+        ("varied settings", _grid(old.axes), _grid(question.axes)),
+        ("seeds", _told(old.seeds), _told(question.seeds)),
+    ]
     varied = {axis.name for axis in question.axes} | {"seed"}
     there, here = old.base.as_dict(), question.base.as_dict()
     pairs += [(name, there[name], here[name]) for name in there if name not in varied]
@@ -251,7 +254,7 @@ def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepMo
             "The sweep in {folder} was begun with {then} in {then_precision}, and {now} in {now_precision} is loaded: "
             "{why}.",
             "Load the same model in the same precision to go on, or take another folder.",
-            folder=where, then=folder.model.name, then_precision=folder.model.precision, now=model.name,
+            folder=where, then=folder.model.name[:200], then_precision=folder.model.precision[:40], now=model.name,
             now_precision=model.precision,
             why="the precision differs" if folder.model.digest == model.digest else "their files differ",
         )  # fmt: skip
@@ -265,6 +268,10 @@ def _refuse_another(folder: SweepFolder, question: SweepQuestion, model: SweepMo
 
 def _grid(axes: Sequence[SweepAxis]) -> str:
     return ", ".join(f"{axis.name} {'/'.join(f'{value:g}' for value in axis.values)}" for axis in axes)
+
+
+def _told(seeds: Sequence[int]) -> str:
+    return ", ".join(str(seed_value(seed)) for seed in seeds)
 
 
 def _short(value: object) -> str:
@@ -318,7 +325,7 @@ def sweeps_under(path: Path) -> tuple[Sweep, ...]:
     if (path / QUESTION).is_file():
         return (read(path).sweep(),)
     found: list[Sweep] = []
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: a NUL in the name
         for entry in path.iterdir():
             if (entry / QUESTION).is_file():
                 with suppress(FileRefused, SettingsRefused):

@@ -159,6 +159,13 @@ def test_csv_is_whole_and_runs_no_formula():
     assert rows[2]["seed"] == str(2**70)
 
 
+def test_a_seed_too_long_for_decimal_digits_is_exported_as_the_files_have_it():
+    test = voted(TEST, 0)
+    long = replace(test, rounds=(replace(test.rounds[0], seed=2**20_000),))
+    assert json.loads("".join(as_json(long)))["rounds"][0]["seed"] == hex(2**20_000)
+    assert hex(2**20_000) in "".join(as_csv(long))
+
+
 def test_json_says_what_stood_where_and_the_verdict():
     found = json.loads("".join(as_json(voted(TEST, *[0] * 15, *[1] * 5))))
     assert found["pairs"][0]["preferred"] == "A"

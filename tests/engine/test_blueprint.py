@@ -10,6 +10,7 @@ import pytest
 from engine.blueprint import config_count, end_sources, parameters_per_token, read_blueprint
 from engine.errors import CannotLoad
 from engine.memory import estimate
+from engine.outline import outline
 
 LLAMA = {
     "model_type": "llama",
@@ -85,6 +86,7 @@ def test_a_broken_config_is_a_sentence(text, word, folder):
         ({"hidden_size": 33}, "llama"),
         ({"num_attention_heads": 0}, "llama"),
         ({"num_hidden_layers": 0}, "no layers"),
+        ({"num_hidden_layers": 10**4000}, "endless layers"),
         ({"num_hidden_layers": -1}, "no layers"),
         ({"quantization_config": {"quant_method": "magic"}}, "magic"),
         ({"quantization_config": {"bits": 4}}, "without a name"),
@@ -142,6 +144,14 @@ def test_the_configs_number_type_decides_unless_a_person_does(changes, wish, loa
 def test_one_key_value_head_is_told_as_one(folder):
     facts = {fact.name: fact.value for fact in read_blueprint(folder(num_key_value_heads=1)).facts}
     assert facts["Heads"].endswith(" (shared by 1 key-value head)")
+
+
+@pytest.mark.parametrize("named", [True, 3, {"a": 1}, "LlamaForCausalLM", [], [None]])
+def test_a_config_whose_architectures_are_no_list_is_read_all_the_same(named, folder):
+    path = folder(architectures=named)
+    blueprint = read_blueprint(path)
+    assert blueprint.layers == 2
+    assert outline(blueprint, "float32", "float32").architecture == ""
 
 
 def test_a_switched_off_cache_is_a_note(folder):

@@ -86,13 +86,18 @@ def header(file: Path, **table) -> None:
         {"dtype": "F32", "shape": 2, "data_offsets": [0, 8]},
         {"dtype": "F32", "shape": [2.5], "data_offsets": [0, 8]},
         {"shape": [2], "data_offsets": [0, 8]},
+        {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [10**300] * 40, "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [0, 10**4000]},
         "text",
         None,
     ],
 )
 def test_a_header_that_contradicts_itself_is_damaged(entry, tmp_path):
     header(tmp_path / "model.safetensors", a=entry)
-    assert "damaged" in refusal(tmp_path).what
+    told = refusal(tmp_path).what
+    assert "damaged" in told
+    assert len(told) < 300
 
 
 def test_the_header_agrees_with_the_library(tmp_path):
@@ -132,6 +137,8 @@ def test_a_tensor_that_the_index_leaves_out_is_a_note(tmp_path):
         ({"weight_map": {"a": "/etc/x.safetensors"}}, "outside"),
         ({"weight_map": {"a": "..\\x.safetensors"}}, "outside"),
         ({"weight_map": {"a": "model-00009-of-00002.safetensors"}}, "model-00009-of-00002.safetensors"),
+        ({"weight_map": {"a": "x" * 5000}}, "lacks 1 of 1 shards: xxx"),
+        ({"weight_map": {"a": "a\0b"}}, "lacks 1 of 1 shards"),
         ({"weight_map": {"z": "model-00001-of-00002.safetensors"}}, "z lies in"),
     ],
 )
@@ -144,6 +151,17 @@ def test_an_index_that_is_no_table_is_a_sentence(text, tmp_path):
     sharded(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text(text)
     assert "index" in refusal(tmp_path).what
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_folder_or_a_pipe_in_place_of_a_file_is_a_sentence(name, tmp_path):
+    file = tmp_path / name
+    file.mkdir()
+    assert refusal(tmp_path).what == f"{name} is no file."
+    file.rmdir()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(file)
+        assert refusal(tmp_path).what == f"{name} is no file."
 
 
 def test_a_missing_shard_is_named_and_counted(tmp_path):

@@ -94,6 +94,27 @@ def test_a_file_cut_anywhere_is_a_sentence(file, share, tmp_path):
     assert "cut.gguf" in caught.value.what
 
 
+def pair(name: bytes, kind: int, value: bytes) -> bytes:
+    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + value
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        pair(b"general.alignment", 8, struct.pack("<Q", 3) + b"abc"),
+        pair(b"general.alignment", 6, struct.pack("<f", float("nan"))),
+        pair(b"general.alignment", 4, struct.pack("<I", 0)),
+        pair(b"deep", 9, struct.pack("<IQ", 9, 1) * 100_000),
+    ],
+    ids=["text", "nan", "zero", "deep"],
+)
+def test_a_header_of_nonsense_is_a_sentence(pairs, tmp_path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + pairs)
+    with pytest.raises(CannotLoad, match="damaged"):
+        read_gguf_header(file)
+
+
 @pytest.mark.parametrize(
     ("content", "word"),
     [

@@ -135,6 +135,8 @@ def test_plain_files_and_files_that_say_nonsense_are_told_apart(tmp_path):
         tmp_path, {"quantization_config": {"quant_method": "gptq", "bits": "four", "group_size": []}}
     )
     assert (odd.method, odd.bits, odd.group_size) == ("gptq", None, None)
+    huge = read_quantisation(tmp_path, {"quantization_config": {"quant_method": "gptq", "bits": 10**4000}})
+    assert huge.words.startswith("GPTQ")
     broken = {"quant_method": "compressed-tensors", "config_groups": ["what"]}
     assert read_quantisation(tmp_path, {"quantization_config": broken}).method == "compressed-tensors"
     (tmp_path / "quantize_config.json").write_text("[1, 2")

@@ -20,7 +20,7 @@ from engine.loop import generate
 from engine.replay import read_replay
 from engine.settings import LoadPlan, Request, SamplingSettings
 from engine.sweep import lanes_that_fit, sweep
-from engine.sweep_folder import FIGURES_FILE, QUESTION, read, sweeps_under
+from engine.sweep_folder import FIGURES_FILE, QUESTION, SweepModel, open_or_begin, read, sweeps_under
 from tests.tiny_models import tiny_folder
 
 ASKED = Asked("The river runs.", raw=True, max_new_tokens=6)
@@ -164,6 +164,13 @@ def test_a_forced_beginning_of_the_window_stands_in_every_run(session, question)
         assert [(t.token_text, t.forced) for t in events if isinstance(t, TokenEvent)][:2] == [("S", True), ("o", True)]
     with pytest.raises(SettingsRefused, match="forced text"):  # no other goes on there
         sweep(question, session, Control(), nobody)
+
+
+def test_a_sweep_of_other_seeds_is_refused_however_long_they_are(tmp_path, question):
+    model = SweepModel("m", "", "float32", 1, "", "")
+    open_or_begin(question, model)
+    with pytest.raises(SettingsRefused, match="seeds was '3, 4', and is '0x1000"):
+        open_or_begin(replace(question, seeds=(2**20_000,)), model)
 
 
 def test_later_batches_read_nothing_of_the_prompt(session, question):
