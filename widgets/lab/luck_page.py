@@ -146,7 +146,8 @@ class LuckPage(QWidget):
             )
         )
         self._stack = QStackedWidget()
-        self._stack.addWidget(self.empty)
+        self.empty.setProperty("plain", True)
+        self._stack.addWidget(scrolling(self.empty))
         self._stack.addWidget(shown)
         panel.body.addWidget(self._stack, 1)
         self._figures_panel = panel
@@ -283,8 +284,9 @@ class LuckPage(QWidget):
         rows = self.table.topLevelItemCount()
         height = self.table.sizeHintForRow(0) * rows + self.table.header().sizeHint().height() + 6
         self.table.setFixedHeight(height)
-        notes = [summary(luck), *luck.notes, QCoreApplication.translate("LuckPage", METHOD)]
-        self.notes.setText("\n".join(notes[1:]))
+        # The cards above may have been changed since.
+        compared = self.tr("Compared were A: {first}, and B: {second}.").format(first=first, second=second)
+        self.notes.setText("\n".join([compared, *luck.notes, QCoreApplication.translate("LuckPage", METHOD)]))
         order = ("setting", "perhaps", "luck", "none")
         best = min(range(rows), key=lambda at: order.index(luck.figures[at].verdict))
         self.table.setCurrentItem(self.table.topLevelItem(best))

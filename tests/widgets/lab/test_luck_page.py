@@ -12,6 +12,7 @@ from engine import events as ev
 from engine.luck import compared
 from engine.settings import SamplingSettings
 from widgets.lab.experiment_wishes import RunLuck
+from widgets.lab.figure_words import settings_text
 from widgets.lab.luck_page import LuckPage
 from widgets.lab.luck_words import explanation, summary
 from widgets.lab.settings_list import Named, SettingsList, as_dicts, from_dicts
@@ -104,6 +105,14 @@ def test_dots_are_chosen_by_key_and_mouse_and_show_their_text(page):
     assert "B, seed 6" in page._text_panel.remark_label.text()
 
 
+def test_what_was_compared_is_said_also_when_the_cards_were_changed_since(page):
+    page.show_luck(APART)
+    page.list.take([replace(card, settings=SamplingSettings(temperature=0.1)) for card in page.list.cards()])
+    page.refresh()
+    first, second = map(settings_text, APART.question.settings)
+    assert f"A: {first}, and B: {second}." in page.notes.text()
+
+
 def test_what_is_asked_is_what_stands_there(page):
     page.list.take([Named(A, "calm"), Named(B)])
     page.seeds.set_value(5)
@@ -153,6 +162,14 @@ def test_a_number_stands_nearer_to_its_own_name_than_to_the_next(page, qtbot, wi
     name, number, following = card._labels["top_k"], card.fields["top_k"], card._labels["typical_p"]
     qtbot.waitUntil(lambda: following.y() == name.y())
     assert number.x() - name.geometry().right() < following.x() - number.geometry().right()
+
+
+def test_in_the_smallest_window_the_rows_of_the_settings_are_not_cut(page, qtbot):
+    page.resize(594, 476)  # as in a window of 900 x 600
+    labels = [label for card in page.list._cards for label in card._labels.values()]
+    qtbot.waitUntil(lambda: page.list._cards[0]._columns == 1)
+    qtbot.waitUntil(lambda: all(label.height() >= label.sizeHint().height() for label in labels))
+    assert page.height() == 476
 
 
 def test_tab_goes_down_the_columns_as_the_eye_does(page):
