@@ -704,7 +704,10 @@ def test_of_more_lanes_than_there_is_room_for_the_rest_is_counted(page_of):
     store.compare(store.runs)
     page.look()
     assert len(page.lanes.lanes) == 8
-    assert "2 more lanes are not shown" in page.bar._note()[0][0]
+    assert page.bar._note()[0] == ["not shown: 2 more lanes; 8 stand side by side", "2 more lanes"]
+    store.compare(store.runs[1:])
+    page.look()
+    assert page.bar._note()[0][1] == "1 more lane"
 
 
 def test_lanes_are_remembered_as_plain_data(page_of):
