@@ -301,7 +301,7 @@ def test_they_begin_in_place_of_the_selected_word(page, qtbot):
     page.word.setValue(6)
     assert page.store.selected_step == 5
     page.word.setValue(8)
-    assert "the end" in page.question_panel.remark_label.text()
+    assert "after its last word" in page.question_panel.remark_label.text()
 
 
 def test_progress_shows_what_is_there_and_the_answer_all(page):

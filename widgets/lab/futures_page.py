@@ -22,7 +22,7 @@ from engine.settings import FUTURE_TOKENS, FUTURES, ForkWish, FuturesQuestion, F
 from widgets import theme
 from widgets.banner import sentence_of
 from widgets.choice import Choice
-from widgets.format import count_text, duration_text, number_text, plain_tooltip, token_label
+from widgets.format import count_text, duration_text, number_text, plain_tooltip, token_label, tokens_text
 from widgets.lab.experiment_bar import ExperimentBar
 from widgets.lab.experiment_wishes import StopExperiment
 from widgets.lab.futures_picture import FuturesPicture
@@ -211,13 +211,14 @@ class FuturesPage(QWidget):
 
     def _show_place(self) -> None:
         run, step = self._place
-        if run is None:
+        if run is None or not run.tokens:
             self.question_panel.set_remark("")
             return
         step = min(step, len(run.tokens))
         text = one_line("".join(token.text for token in run.tokens[max(0, step - 40) : step]))
-        word = token_label(run.tokens[step].token_text) if step < len(run.tokens) else self.tr("the end")
-        words = self.tr("{text} ▸ in place of “{word}”")
+        at_end = step >= len(run.tokens)
+        word = "" if at_end else token_label(run.tokens[step].token_text)
+        words = self.tr("{text} ▸ after its last word") if at_end else self.tr("{text} ▸ in place of “{word}”")
         wordings = [
             words.format(text=("…" if len(text) > length or step > 40 else "") + text[-length:], word=word).strip()
             for length in (90, 60, 30, 12)
@@ -369,10 +370,10 @@ class FuturesPage(QWidget):
             )
         state = self.tr("{count} of {all}").format(count=total, all=count_text(found.question.count))
         if found.whole:
-            cost = self.tr("beginning: {reused} reused, {read} read · {written} tokens written in {time}").format(
+            cost = self.tr("beginning: {reused} reused, {read} read · {written} written in {time}").format(
                 reused=count_text(found.reused_tokens),
                 read=count_text(found.read_tokens),
-                written=count_text(found.written_tokens),
+                written=tokens_text(found.written_tokens),
                 time=duration_text(found.elapsed_ms),
             )
             stopped = self.tr("stopped at {state}").format(state=state) + " · " if found.stopped else ""
