@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from engine.errors import RunFailed, SettingsRefused
 from engine.settings import LoadPlan, precision_named
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     small = _eight_bits(plan, session)
     own = _decode(args, table, figures, plain, session, small)
     plain.close()
+    _llama(args, table, figures, session, small)
     if small is not None:
         small.close()
     _lanes(args, table, figures, session)
@@ -74,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
         f"  memory read at {bandwidth / 1e9:.1f} GB/s: at most {ceiling:.0f} tokens/s; {own / ceiling:.0%} reached"
     )
     session.close()
-    _llama(args, table, figures)
 
     loads = _load_times(replace(plan, kernel="plain"), max(3, args.rounds))
     ratio = measure.Spread.of([mine / theirs for mine, theirs in loads])
@@ -248,11 +249,17 @@ def _loop_that_leaves_a_core(args: argparse.Namespace, plan: LoadPlan) -> tuple[
         session.close()
 
 
-def _llama(args: argparse.Namespace, table: _Table, figures: dict[str, Any]) -> None:
-    """llama.cpp beside it, where its Python package is installed and a GGUF file of the model is given."""
+def _llama(
+    args: argparse.Namespace, table: _Table, figures: dict[str, Any], session: Session, small: Session | None
+) -> None:
+    """llama.cpp and our loop with all events in turn, where its Python package and a GGUF file of the model are there.
+
+    A machine's speed drifts by more than the two differ.
+    """
     import importlib.util
 
-    from engine.measure import Spread
+    from app.commands.bench_llama import KINDS, READY
+    from engine import measure
 
     if importlib.util.find_spec("llama_cpp") is None:
         table.say("  llama.cpp: llama-cpp-python is not installed, so there is no figure to compare with")
@@ -260,16 +267,32 @@ def _llama(args: argparse.Namespace, table: _Table, figures: dict[str, Any]) -> 
     if not args.gguf:
         table.say("  llama.cpp: give a GGUF file of the same model with --gguf to compare")
         return
-    threads = str(args.threads or os.cpu_count() or 1)
-    found = _child(["app.commands.bench_llama", args.gguf, str(args.tokens), str(args.rounds), threads])
-    figures["llama_cpp"] = found
-    mine = figures["decode_tokens_per_s"]
-    own = {"BF16": mine, "F16": mine, "Q8_0": figures.get("eight_bit_tokens_per_s")}
-    for kind, rates in found.items():
-        spread = Spread.of(rates)
-        table.row(f"llama.cpp, {kind}", spread, "tokens/s")
-        if own[kind]:
-            table.say(f"    ours is {own[kind] / spread.median:.2f} × that")
+    import torch
+
+    command = ["app.commands.bench_llama", args.gguf, str(args.tokens), str(torch.get_num_threads())]
+    own = {kind: small if kind == "Q8_0" else session for kind in KINDS}
+    theirs: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    ours: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            [sys.executable, "-m", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+        ) as child,
+    ):
+        while _answer(child, said) != READY:
+            pass  # what the library says while it quantises
+        for _ in range(args.rounds):
+            for kind in KINDS:
+                if mine := own[kind]:
+                    ours[kind].append(measure.our_loop(mine, args.tokens).tokens_per_s)
+                theirs[kind].append(float(_answer(child, said, kind)))
+    figures["llama_cpp"] = theirs
+    for kind in KINDS:
+        table.row(f"llama.cpp, {kind}", measure.Spread.of(theirs[kind]), "tokens/s")
+        if ours[kind]:
+            ratios = [mine / its for mine, its in zip(ours[kind], theirs[kind], strict=True)]
+            table.row("  our loop in turn, all events on", measure.Spread.of(ratios), "× that")
+            figures[f"vs_llama_cpp_{kind}"] = measure.Spread.of(ratios).median
 
 
 class _Table:
@@ -316,6 +339,22 @@ def _child(command: list[str]) -> dict[str, Any]:
         [sys.executable, "-m", *command, started], capture_output=True, text=True, timeout=CHILD_WAIT_S, check=False
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise RunFailed("A measurement failed: {said}", "See the log.", said=last[:300])
+        raise RunFailed("A measurement failed: {said}", "See the log.", said=_last_line(done.stderr))
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _answer(child: subprocess.Popen[str], said: IO[str], question: str = "") -> str:
+    """The next line of a process that measures, after it was asked. said: what it writes of its errors."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(BrokenPipeError):  # it is over: its errors say why
+        if question:
+            print(question, file=child.stdin, flush=True)
+    if line := child.stdout.readline():
+        return line.strip()
+    said.seek(0)
+    raise RunFailed("A measurement failed: {said}", "See the log.", said=_last_line(said.read()))
+
+
+def _last_line(said: str) -> str:
+    return (said.strip().splitlines() or ["no reason given"])[-1][:300]
