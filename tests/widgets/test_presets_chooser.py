@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 
 from engine.presets import BUILT_IN, model_preset
 from engine.settings import LanePrompt, Preset, SamplingSettings
+from widgets.foreign_tokens import Meant
 from widgets.lab.lane_editor import LaneEditor
 from widgets.lab.lane_set import Lane
 from widgets.presets_chooser import PresetChooser
@@ -159,13 +160,17 @@ def test_the_models_own_preset_follows_the_model(qtbot, panel):
     assert panel.presets.is_changed()
 
 
+def show(editor: LaneEditor, lane: Lane) -> None:
+    editor.show_lane(lane, "A", 0, LanePrompt("x"), Meant(lane.settings))
+
+
 def test_a_lanes_editor_offers_the_same_presets(qtbot):
     store = RunStore()
     store.presets = (MODEL, *BUILT_IN, MINE)
     editor, changed = LaneEditor(store), []
     qtbot.addWidget(editor)
     editor.changed.connect(lambda lane, same_step: changed.append((lane.settings, same_step)))
-    editor.show_lane(Lane(1, SamplingSettings(seed=3)), "A", 0, LanePrompt("x"))
+    show(editor, Lane(1, SamplingSettings(seed=3)))
     assert editor.presets.current is None
     pick(qtbot, editor.presets, MINE)
     assert changed == [(SamplingSettings(top_k=7, seed=3), False)]
@@ -200,10 +205,10 @@ def test_what_was_told_goes_with_the_next_thing_that_is_done(qtbot, panel):
 def test_what_is_told_of_a_lane_goes_with_its_next_change(qtbot):
     editor = LaneEditor(RunStore())
     qtbot.addWidget(editor)
-    editor.show_lane(Lane(1, SamplingSettings(seed=3)), "A", 0, LanePrompt("x"))
+    show(editor, Lane(1, SamplingSettings(seed=3)))
     editor.presets.tell("Something is left out.")
     editor.roll()
     assert not editor.presets.note.isVisibleTo(editor)
     editor.presets.tell("Something is left out.")
-    editor.show_lane(Lane(2, SamplingSettings()), "B", 1, LanePrompt("x"))
+    show(editor, Lane(2, SamplingSettings()))
     assert not editor.presets.note.isVisibleTo(editor)
