@@ -31,11 +31,7 @@ def read_test(path: Path) -> BlindTest:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
         if values["schema"] > SCHEMA:
             raise FileRefused("{name} was made by a newer version.", "Open it with that version.", name=path.name)
-        asked = values["test"]
-        for each in asked["rounds"]:
-            if isinstance(each["seed"], str):
-                each["seed"] = int(each["seed"], 16)
-        test: BlindTest = built(BlindTest, asked)
+        test: BlindTest = built(BlindTest, values["test"])
         for each in test.rounds:
             places = sorted(setting for group in each.shown for setting in group)
             vote = NO_PREFERENCE if each.vote is None else each.vote

@@ -42,6 +42,7 @@ _KIND_OF = {kind: name for name, kind in KINDS.items()}
 # Halves of characters are no UTF-8; the others are ends of a line for some tools. Both can stand only inside strings.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LOGPROB_ROUNDING = 1e-3
+_SEEDS = ("seed", "seeds")  # fields that hold whole numbers of any size
 _DECIMAL_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
 
 
@@ -380,6 +381,17 @@ def _logits(values: list[Any]) -> array:
 def _int(value: Any) -> int:
     if value.__class__ is not int:
         raise TypeError(f"{value!r:.40} is not a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("nothing is counted so far")
+    return value
+
+
+def _seed(value: Any) -> int:
+    """Any whole number; one too long for decimal digits is a hexadecimal string."""
+    if isinstance(value, str):
+        return int(value, 16)
+    if value.__class__ is not int:
+        raise TypeError(f"{value!r:.40} is no seed")
     return value
 
 
@@ -428,7 +440,7 @@ def settings_from(values: Any) -> SamplingSettings:
     """Settings as JSON has them. Raises SettingsRefused, TypeError and ValueError for what they cannot be."""
     values = dict(values)
     if isinstance(values.get("seed"), str):
-        values["seed"] = int(values["seed"], 16)
+        values["seed"] = _seed(values["seed"])
     return SamplingSettings.from_dict(values)
 
 
@@ -453,33 +465,39 @@ def _decoders(kind: type) -> dict[str, tuple[Callable[[Any], Any], bool]]:
     if kind not in _known:
         hints = get_type_hints(kind)
         _known[kind] = {
-            f.name: (_decoder(hints[f.name]), f.default is MISSING and f.default_factory is MISSING)
+            f.name: (
+                _decoder(hints[f.name], _seed if f.name in _SEEDS else _int),
+                f.default is MISSING and f.default_factory is MISSING,
+            )
             for f in fields(kind)
         }
     return _known[kind]
 
 
-def _decoder(hint: Any) -> Callable[[Any], Any]:
+def _decoder(hint: Any, whole: Callable[[Any], int]) -> Callable[[Any], Any]:
+    """whole: how whole numbers are read."""
     if hint is SamplingSettings:
         return settings_from
+    if hint is int:
+        return whole
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     parts = get_args(hint)
     if isinstance(hint, UnionType):  # X | None is the only kind of union in events
-        inner = _decoder(next(part for part in parts if part is not NoneType))
+        inner = _decoder(next(part for part in parts if part is not NoneType), whole)
         return lambda value: None if value is None else inner(value)
     if get_origin(hint) is tuple:
         if parts[1] is ...:
-            inner = _decoder(parts[0])
+            inner = _decoder(parts[0], whole)
             return lambda value: tuple([inner(item) for item in _list(value)])
-        inners = [_decoder(part) for part in parts]
+        inners = [_decoder(part, whole) for part in parts]
         return lambda value: tuple([inner(item) for inner, item in zip(inners, _list(value), strict=True)])
     if is_dataclass(hint):
         return lambda value: built(hint, value)  # type: ignore[arg-type]
     raise TypeError(f"no way to read {hint} from a line")
 
 
-_SIMPLE: dict[Any, Callable[[Any], Any]] = {int: _int, float: _float, str: _str, bool: _bool}
+_SIMPLE: dict[Any, Callable[[Any], Any]] = {float: _float, str: _str, bool: _bool}
 
 
 def _list(value: Any) -> list[Any]:

@@ -173,9 +173,7 @@ def read(path: Path) -> SweepFolder:
                 "Open it with that version.",
                 folder=str(path),
             )
-        asked = values["question"]
-        asked["seeds"] = [int(seed, 16) if isinstance(seed, str) else seed for seed in asked["seeds"]]
-        question: SweepQuestion = built(SweepQuestion, asked)
+        question: SweepQuestion = built(SweepQuestion, values["question"])
         folder = SweepFolder(
             replace(question, folder=str(path)),
             built(SweepModel, values["model"]),

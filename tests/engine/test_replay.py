@@ -202,7 +202,7 @@ def tokens(draw: st.DrawFn) -> ev.TokenEvent:
         u=draw(st.none() | st.floats(0, 1, exclude_max=True)),
         logprob=draw(st.floats(-1e30, 0)),
         forward_ms=draw(finite),
-        kv_bytes=draw(st.integers(0, 2**70)),
+        kv_bytes=draw(st.integers(0, 2**62)),
         temperature=used.temperature,
         settings=used,
     )
@@ -321,6 +321,8 @@ HOSTILE = [
     b'{"kind":"token","lane":0}',
     b'{"kind":"settings","run_id":1,"lane":0,"step":0,"settings":{"temperature":-1}}',
     b'{"kind":"end","run_id":"x"}',
+    line_of(end()).rstrip().replace(b'"kv_bytes":96', b'"kv_bytes":' + b"9" * 4000),
+    line_of(token()).rstrip().replace(b'"kv_bytes":96', b'"kv_bytes":' + b"9" * 20),
     b'{"kind":null}',
     b"\xff\xfe\x00{}",
     b"null",
