@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BufferedReader
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any
 
 from safetensors import safe_open
 
@@ -215,7 +216,7 @@ def _groups(entries: Sequence[TensorEntry]) -> Iterator[list[TensorEntry]]:
         yield group
 
 
-def _suspects(source: BinaryIO, group: list[TensorEntry], room: Any, kind: Any) -> list[TensorEntry]:
+def _suspects(source: BufferedReader, group: list[TensorEntry], room: Any, kind: Any) -> list[TensorEntry]:
     """Which of a group must be looked at one by one: all where a number is none or too large, those that end in zeros.
 
     room: uint8 [PIECE_BYTES], where the file's numbers are read into. kind: their type.
