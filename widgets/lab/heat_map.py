@@ -243,6 +243,7 @@ class HeatMap(QWidget):
             self.go(
                 (max(0, min(row, len(self.data.rows) - 1)), max(0, min(column, len(self.data.columns) - 1))),
                 extend=shift,
+                keep=True,
             )
         elif key == Qt.Key.Key_Space:
             self.toggle(self.current)
@@ -266,8 +267,9 @@ class HeatMap(QWidget):
         if self.cell_at(event.position()) is not None:
             self.opened.emit()
 
-    def go(self, cell: Cell, extend: bool = False) -> None:
-        """Makes a cell the current one; `extend` chooses all between it and where extending began."""
+    def go(self, cell: Cell, extend: bool = False, keep: bool = False) -> None:
+        """Makes a cell the current one; `extend` chooses all between it and where extending began, `keep` leaves those
+        that are chosen."""
         self.current = cell
         if extend:
             rows, columns = sorted((self._from[0], cell[0])), sorted((self._from[1], cell[1]))
@@ -276,7 +278,8 @@ class HeatMap(QWidget):
             )  # fmt: skip
         else:
             self._from = cell
-            self._choose(())
+            if not keep:
+                self._choose(())
         self._tell()
         self.current_changed.emit()
         self.update()

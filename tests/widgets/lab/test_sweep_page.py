@@ -113,6 +113,12 @@ def test_keys_go_from_cell_to_cell_and_choose(page):
     assert map_.chosen == ()
     QTest.keyClick(map_, Qt.Key.Key_Space)
     QTest.keyClick(map_, Qt.Key.Key_End)
+    QTest.keyClick(map_, Qt.Key.Key_Down)
+    QTest.keyClick(map_, Qt.Key.Key_Down)
+    QTest.keyClick(map_, Qt.Key.Key_Space)
+    assert map_.chosen == ((0, 1), (2, 1))  # also cells that are not neighbours
+    QTest.keyClick(map_, Qt.Key.Key_Up)
+    QTest.keyClick(map_, Qt.Key.Key_Up)
     QTest.keyClick(map_, Qt.Key.Key_Home)
     assert map_.current == (0, 0)
     QTest.keyClick(map_, Qt.Key.Key_Return)
