@@ -26,7 +26,9 @@ def test_bins_hold_every_logit_and_its_weight(size, seed, spread, impossible) ->
     depth = (top - values).astype(np.float64)
     where = bins_of(top - values)
     np.testing.assert_array_equal(counts, np.bincount(where, minlength=BINS_OF_TAIL))
-    np.testing.assert_allclose(masses, np.bincount(where, np.exp(-depth), minlength=BINS_OF_TAIL), rtol=4e-6, atol=1e-40)
+    np.testing.assert_allclose(
+        masses, np.bincount(where, np.exp(-depth), minlength=BINS_OF_TAIL), rtol=4e-6, atol=1e-40
+    )
     odds = np.exp(-depth) / np.exp(-depth).sum()
     assert all_of.entropy_nats == pytest.approx(
         -(odds * np.log(odds, where=odds > 0, out=np.zeros(size))).sum(), abs=2e-5
