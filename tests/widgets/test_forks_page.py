@@ -119,6 +119,21 @@ def test_the_keys_walk_the_tree(qtbot, page):
     assert "leaves run 1" in tree.accessibleDescription()
 
 
+def test_runs_that_are_not_neighbours_are_marked_by_keys(qtbot, page):
+    store, tree = page.store, page.tree
+    qtbot.keyClick(tree, Qt.Key.Key_Home)
+    shown = store.current
+    qtbot.keyClick(tree, Qt.Key.Key_Down, CTRL)
+    qtbot.keyClick(tree, Qt.Key.Key_End, CTRL)
+    assert (store.current, tree.marked) == (shown, [shown.key])
+    qtbot.keyClick(tree, Qt.Key.Key_Space)
+    assert tree.marked == [(1, 0), (3, 0)]
+    qtbot.keyClick(tree, Qt.Key.Key_Up, CTRL)
+    qtbot.keyClick(tree, Qt.Key.Key_Space, CTRL)
+    qtbot.keyClick(tree, Qt.Key.Key_C)
+    assert page.heard == [CompareWish(((1, 0), (3, 0), (2, 0)))]
+
+
 def test_the_shown_run_is_in_view_however_many_there_are_and_a_hand_may_scroll_away(qtbot):
     store = RunStore()
     page = ForksPage(store)

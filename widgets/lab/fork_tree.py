@@ -29,6 +29,7 @@ from widgets.lab.fork_rows import Key, Row
 from widgets.run_store import RunStore
 
 MOST_ZOOM = 64.0
+ALONG = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_Home, Qt.Key.Key_End, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
 
 class ForkTree(QAbstractScrollArea):
@@ -237,6 +238,13 @@ class ForkTree(QAbstractScrollArea):
         self._describe()
         self.viewport().update()
 
+    def _stand_at(self, at: int) -> None:
+        """The cursor goes to a row that is neither shown nor marked yet."""
+        self.cursor = self.rows[at].run.key
+        self._reveal(at)
+        self._describe()
+        self.viewport().update()
+
     def _mark(self, keys: list[Key]) -> None:
         if keys != self.marked:
             self.marked = keys
@@ -271,11 +279,12 @@ class ForkTree(QAbstractScrollArea):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         at, held = self.row_of(self.cursor), event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-        if not self.rows or held & ~Qt.KeyboardModifier.ShiftModifier:
+        beside = held == Qt.KeyboardModifier.ControlModifier and event.key() in (*ALONG, Qt.Key.Key_Space)
+        if not self.rows or (held & ~Qt.KeyboardModifier.ShiftModifier and not beside):
             super().keyPressEvent(event)
             return
         here = 0 if at is None else at
-        go = self._mark_to if held else self._go
+        go = self._stand_at if beside else self._mark_to if held else self._go
         match event.key():
             case Qt.Key.Key_Down:
                 go(min(len(self.rows) - 1, here + 1))

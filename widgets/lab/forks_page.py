@@ -50,7 +50,10 @@ class ForksPage(QWidget):
         self.panel.body.addWidget(self.tree, 1)
         self.compare_button = self._button(
             self.tr("Compare"),
-            self.tr("Show the marked texts side by side (C). Mark several with Ctrl, Shift or Space."),
+            self.tr(
+                "Show the marked texts side by side (C). Mark several with Ctrl, Shift or Space; while Ctrl is held, "
+                "arrows mark none on their way."
+            ),
         )
         self.compare_button.clicked.connect(self.compare)
         self.rename_button = self._button(self.tr("Rename"), self.tr("Give the text a name (F2)"))
