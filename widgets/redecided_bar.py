@@ -118,6 +118,8 @@ def why(found: Redecided, tokens: list[TokenEvent], step: int) -> str:
     word, stage, fate = token_label(tokens[step].token_text), cut_stage(found, step), found.fates[step]
     if stage is not None:
         said = translate("Redecided", "{word} is cut by {stage}").format(word=word, stage=cut_word(stage))
+    elif fate == ELSEWHERE and found.choices_low[step] == found.choices_high[step] == 1.0:  # nothing is drawn
+        said = translate("Redecided", "{word} is not the most probable").format(word=word)
     elif fate == ELSEWHERE:
         said = translate("Redecided", "the draw falls beside {word}").format(word=word)
     elif fate == OPEN:

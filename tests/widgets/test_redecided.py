@@ -147,6 +147,16 @@ def answer(fates: list[int], cuts: list[int] | None = None, low: float = 2.0, hi
     return Redecided(bytes(fates), bytes(cuts or [0] * size), *bounds, array("i", [-1] * size))
 
 
+def test_without_a_draw_none_is_said_to_fall_beside_the_word(view) -> None:
+    _, view, events = view
+    found = found_for(events, temperature=0.0)
+    assert found.first is not None
+    view.show_redecided(found)
+    text = view.redecided_bar.label.text()
+    assert "is not the most probable" in text
+    assert "draw" not in text
+
+
 def test_what_is_undecided_is_said_and_never_guessed(qapp) -> None:
     events = written()[:3]
     said = summary(answer([STANDS, OPEN, ELSEWHERE]), events)
