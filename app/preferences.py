@@ -145,7 +145,7 @@ def read_preferences(path: Path | None = None) -> tuple[Preferences, str]:
 def _fits(value: object, least: float, most: float) -> bool:
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
-    return not isinstance(value, (int, float)) or (math.isfinite(value) and least <= value <= most)
+    return not isinstance(value, (int, float)) or (abs(value) < LARGEST and least <= value <= most)
 
 
 def keep_aside(path: Path, why: str) -> str:

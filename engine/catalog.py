@@ -54,7 +54,7 @@ def resolve(model: str) -> Located:
             "{path} cannot be a path: {reason}.",
             "Give the folder that holds config.json.",
             path=text[:200],
-            reason=error,
+            reason=(error.strerror if isinstance(error, OSError) else None) or str(error)[:200],
         ) from None
     if exists:
         return _resolve_file(path) if path.is_file() else _resolve_folder(path, path.resolve().name or text, "folder")
@@ -154,10 +154,10 @@ def cached_snapshot(hub_id: str) -> Path | None:
 def _snapshot(repository: Path) -> Path | None:
     snapshots = repository / "snapshots"
     try:
-        revision = (repository / "refs" / "main").read_text().strip()
+        revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
         if revision and (snapshots / revision).is_dir():
             return snapshots / revision
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no text in UTF-8, or a NUL inside
         pass
     try:
         found = sorted((path for path in snapshots.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)

@@ -45,7 +45,7 @@ def is_ready(folder: Path | None = None) -> bool:
         source = json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))
         whole = (folder / "model.safetensors").stat().st_size == source["weights_bytes"]
         made_so = (source["sha256"], source["recipe"]) == (GGUF_SHA256, RECIPE)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
     return whole and made_so and all((folder / name).is_file() for name in ("config.json", "tokenizer.json"))
 

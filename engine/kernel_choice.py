@@ -23,6 +23,7 @@ import psutil
 import torch
 
 from engine.kernels import KERNELS, ONE_SCALE, multiplies, offered, torch_threads
+from engine.replay_lines import DAMAGED, built
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def choose(
     wanted = list(dict.fromkeys((*exact, *([asked] if asked else ()))))
     place = _place(key)
     known = _remembered(place)
-    if not all(name in known for name in wanted):
+    if not all(name in known for name in (*wanted, "float32")):
         before = _processor_seconds()
         for name in wanted:
             tell(f"measuring {KERNELS[name].words}")
@@ -174,16 +175,24 @@ def _place(key: Sequence[object]) -> str:
 def _all_remembered() -> dict[str, Any]:
     try:
         known = json.loads(_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
 
 def _remembered(key: str) -> dict[str, KernelTimes]:
+    """What makes no sense is measured again."""
     try:
-        return {name: KernelTimes(**times) for name, times in _all_remembered().get(key, {}).items()}
-    except (TypeError, AttributeError):
+        found = [built(KernelTimes, times) for times in _all_remembered().get(key, {}).values()]
+    except DAMAGED:
         return {}
+    return {times.kernel: times for times in found if _is_sane(times)}
+
+
+def _is_sane(times: KernelTimes) -> bool:
+    took = (times.one_ms, times.batch_ms, times.wide_ms)
+    threads = (times.one_threads, times.batch_threads)
+    return all(0.0 <= ms < math.inf for ms in took) and all(0 <= count <= (os.cpu_count() or 1) for count in threads)
 
 
 def _remember(key: str, times: dict[str, KernelTimes]) -> None:

@@ -26,6 +26,7 @@ from engine.forward import Forward, GeneralForward
 from engine.kernels import KERNELS, LEAN_ONLY, offered
 from engine.lean import LeanForward
 from engine.readings import give_memory_back, read_memory, weights_apart
+from engine.replay_lines import DAMAGED, built
 from engine.xray import kl_divergence, sample_text
 
 if TYPE_CHECKING:
@@ -102,12 +103,8 @@ def survey(session: Session, control: Control, tell: Callable[[KernelProgress], 
 def remembered(session: Session) -> KernelSurvey | None:
     """What was measured of this model on this machine before."""
     try:
-        kept: Any = kernel_choice.kept(_key(session), KEPT_AS)
-        if kept is None:
-            return None
-        rows = tuple(KernelRow(**row) for row in kept.pop("rows"))
-        return KernelSurvey(rows=rows, **kept)
-    except (TypeError, KeyError):
+        return built(KernelSurvey, kernel_choice.kept(_key(session), KEPT_AS))
+    except DAMAGED:
         return None
 
 

@@ -37,7 +37,7 @@ def read_lanes(path: str, prompt: str | None, system: str | None, seed: int | No
     if not isinstance(found, list) or not found or not all(isinstance(lane, dict) for lane in found):
         raise SettingsRefused(
             "{path} holds no list of lanes.",
-            'Write a list of objects: [{"name": "warm", "prompt": "…", "settings": {"temperature": 1.2}}].',
+            'Write a list of objects: [{{"name": "warm", "prompt": "…", "settings": {{"temperature": 1.2}}}}].',
             path=path[:200],
         )
     names, prompts, settings = [], [], []

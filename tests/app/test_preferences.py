@@ -78,6 +78,8 @@ def test_a_file_with_a_byte_order_mark_is_read(path):
         {"seconds_per_token": float("inf")},
         {"seconds_per_token": -1},
         {"text_size": 10**30},
+        {"text_size": -(10**4000)},
+        {"ledger_context": 10**4000, "ledger_lanes": 10**400},
         {"max_new_tokens": -(10**30)},
         {"prompt": None, "recent_files": {"a": 1}, "window": 3},
     ],

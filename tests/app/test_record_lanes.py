@@ -51,8 +51,9 @@ def test_each_lane_is_asked_its_own_and_named_in_the_file(tmp_path, capsys):
 def test_a_file_that_asks_for_nothing_sensible_is_refused(tmp_path, content, words):
     path = tmp_path / "lanes.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(SettingsRefused, match=words):
+    with pytest.raises(SettingsRefused, match=words) as refused:
         read_lanes(str(path), None, None, None)
+    assert refused.value.fix
 
 
 def test_what_a_lane_leaves_out_is_that_of_all(tmp_path):

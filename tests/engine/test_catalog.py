@@ -56,6 +56,18 @@ def test_default_is_the_fetched_model_and_says_how_to_fetch_it(tmp_path):
     assert resolve("default").folder == tmp_path / "default-model"
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a\0b", b"x" * 5000])
+def test_a_damaged_branch_of_a_cached_model_hides_neither_it_nor_others(content, tmp_path):
+    folder = cached(tmp_path, "org/name")
+    (tmp_path / "hub" / "models--org--name" / "refs" / "main").write_bytes(content)
+    assert resolve("org/name").folder == folder
+    assert [choice.hub_id for choice in find_models()] == ["org/name"]
+
+
+def test_what_can_be_no_path_is_a_short_sentence():
+    assert len(told("x" * 5000)) < 400
+
+
 def test_a_cached_hub_id_is_found_by_its_main_branch(tmp_path):
     cached(tmp_path, "org/name", "older")
     newer = cached(tmp_path, "org/name", "newer")

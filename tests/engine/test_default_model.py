@@ -59,6 +59,7 @@ def test_a_folder_that_lacks_a_file_is_not_ready(tmp_path, name):
         ("source.json", ""),
         ("source.json", "[]"),
         ("source.json", "null"),
+        ("source.json", "[" * 100_000),
         ("source.json", "\0\xff"),
         ("source.json", json.dumps({"sha256": "0" * 64, "recipe": default_model.RECIPE, "weights_bytes": 5})),
         ("source.json", json.dumps({"sha256": default_model.GGUF_SHA256, "recipe": 0, "weights_bytes": 5})),

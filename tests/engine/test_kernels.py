@@ -261,6 +261,25 @@ def test_the_fastest_exact_kernel_is_chosen_and_remembered_and_8_bits_never_by_t
     assert len(json.loads(kernel_choice._file().read_text())) == 2
 
 
+TIMES = {"kernel": "plain", "one_ms": 1.0, "batch_ms": 1.0, "wide_ms": 1.0, "one_threads": 1, "batch_threads": 1}
+DAMAGED_TIMES = ({}, 3, {"plain": {"kernel": "plain"}}, {"plain": TIMES}, {"plain": TIMES | {"one_ms": "1"}},
+                 {"plain": TIMES | {"one_ms": -1.0}, "float32": TIMES | {"kernel": "float32"}})  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, "", "\0", '"float16"', *({"KEY": each} for each in DAMAGED_TIMES)])
+def test_what_was_remembered_and_is_damaged_is_measured_again(monkeypatch, damage):
+    trial, clock = trial_with({"plain": 4.0, "float32": 5.0})
+    monkeypatch.setattr(kernel_choice.time, "perf_counter", clock)
+    monkeypatch.setattr(kernel_choice, "offered", lambda dtype: ("plain",))
+    weight, said = torch.zeros(2, 2, dtype=torch.bfloat16), []
+    kernel_choice._file().write_text(
+        (damage if isinstance(damage, str) else json.dumps(damage)).replace("KEY", kernel_choice._place(["model"]))
+    )
+    for _ in range(2):
+        assert kernel_choice.choose(weight, trial, None, ["model"], True, said.append).kernel == "plain"
+    assert len(said) == 1
+
+
 def test_a_kernel_that_is_hardly_faster_is_not_taken_and_many_rows_go_the_fastest_way(monkeypatch):
     times = {"plain": 4.0, "onednn": 3.9, "float16": 5.0, "float32": 1.0}
     trial, clock = trial_with(times)
