@@ -102,7 +102,7 @@ def weight_files(folder: Path, allow_pickle: bool = False) -> WeightFiles:
 
 def _is_there(file: Path) -> bool:
     """Whether a name is in the folder: a broken symbolic link is there too, and gets its own sentence."""
-    return file.exists() or file.is_symlink()
+    return os.path.lexists(file)
 
 
 def _described(file: Path) -> str:
@@ -117,7 +117,7 @@ def _more_shards(count: int) -> str:
 
 def _refuse_two_sets(folder: Path, single: Path, index: Path, shards: list[Path]) -> None:
     """LOD-21: transformers takes the single file without a word, even when the shards are newer."""
-    if single.exists() and shards and any(shard.exists() for shard in shards):
+    if os.path.exists(single) and shards and any(shard.exists() for shard in shards):
         first = next(shard for shard in shards if shard.exists())
         other = _described(first) + _more_shards(len(shards) - 1)
         raise CannotLoad(

@@ -281,7 +281,7 @@ def read_replay(path: Path | str, progress: Callable[[int, int], None] | None = 
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         said = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise FileRefused(
-            "{path} cannot be read: {said}.", "Check the file's name.", path=str(path), said=said
+            "{path} cannot be read: {said}.", "Check the file's name and its permissions.", path=str(path), said=said
         ) from None
 
 

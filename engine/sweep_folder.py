@@ -318,14 +318,18 @@ def _digest(path: Path) -> str:
 # ---------------------------------------------------------------- which sweeps are here
 
 
+def _is_sweep(folder: Path) -> bool:
+    return os.path.isfile(folder / QUESTION)  # unlike Path's own, it is never raised that a folder may not be read
+
+
 def sweeps_under(path: Path) -> tuple[Sweep, ...]:
     """The sweeps in a folder's folders, or the one in it, the newest first. What cannot be read is left out."""
-    if (path / QUESTION).is_file():
+    if _is_sweep(path):
         return (read(path).sweep(),)
     found: list[Sweep] = []
     with suppress(OSError, ValueError):  # ValueError: a NUL in the name
         for entry in path.iterdir():
-            if (entry / QUESTION).is_file():
+            if _is_sweep(entry):
                 with suppress(FileRefused, SettingsRefused):
                     found.append(read(entry).sweep())
     return tuple(sorted(found, key=lambda sweep: sweep.begun, reverse=True))

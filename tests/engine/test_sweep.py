@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +165,22 @@ def test_a_forced_beginning_of_the_window_stands_in_every_run(session, question)
         assert [(t.token_text, t.forced) for t in events if isinstance(t, TokenEvent)][:2] == [("S", True), ("o", True)]
     with pytest.raises(SettingsRefused, match="forced text"):  # no other goes on there
         sweep(question, session, Control(), nobody)
+
+
+def test_a_folder_that_cannot_be_looked_into_hides_no_sweep_beside_it(tmp_path, question, monkeypatch):
+    open_or_begin(question, SweepModel("m", "", "float32", 1, "", ""))
+    (tmp_path / "a locked one").mkdir()
+    stat = os.stat
+
+    def locked(path, *args, **named):
+        if "locked" in os.fspath(path):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *args, **named)
+
+    monkeypatch.setattr(os, "stat", locked)
+    assert [found.model for found in sweeps_under(tmp_path)] == ["m"]
+    assert sweeps_under(tmp_path / "a locked one") == ()
+    assert sweeps_under(Path("a\0b")) == ()
 
 
 def test_a_sweep_of_other_seeds_is_refused_however_long_they_are(tmp_path, question):
