@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 FRAME_MS = 16
 
 
-def _wrote_all(run: Run, settings: SamplingSettings) -> bool:
-    """Whether every word was written with these settings: they may have changed on the way, or at a fork."""
-    used = {id(token.settings): token.settings for token in run.tokens}  # words share theirs, so these are few
-    return all(each == settings for each in used.values())
+def _used(run: Run) -> set[SamplingSettings]:
+    """The settings that its words were written with: they may have changed on the way, or at a fork."""
+    return set({id(token.settings): token.settings for token in run.tokens}.values())  # words share theirs
 
 
 class Redecisions(QObject):
@@ -86,11 +85,23 @@ class Redecisions(QObject):
         run, settings = self.window.store.current, self.window.sampling_panel.settings()
         if run is not None and run.tokens:
             settings = self._with_its_tokens(run, settings)
-        if run is None or run.running or run.gaps or not run.tokens or _wrote_all(run, settings):
+        if run is None or run.running or run.gaps or not run.tokens or _used(run) == {settings}:
             self.window.text_view.show_redecided(None)
             return
         from engine.redecide import FinishedRun
 
         if self._known is None or self._known[0] is not run:
             self._known = run, FinishedRun(run.start, run.tokens)
-        self.window.text_view.show_redecided(self._known[1].redecide(settings))
+        self.window.text_view.show_redecided(self._known[1].redecide(settings), *self._differs(run, settings))
+
+    def _differs(self, run: Run, settings: SamplingSettings) -> tuple[str, str]:
+        """That these settings differ from those that the run was written with, and in what; "" where in one alone."""
+        from widgets.lab.lane_words import changed_list
+
+        used = _used(run)
+        if len(used) > 1:
+            return self.tr("Its own settings changed on the way."), ""
+        changed = changed_list(used.pop(), settings)
+        if len(changed) < 2:
+            return "", ""
+        return self.tr("{count} settings differ.").format(count=len(changed)), ", ".join(changed)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QSiz
 
 from engine.events import ELSEWHERE, FILTERS, OPEN, Redecided, TokenEvent
 from widgets.candidate_rows import cut_word
-from widgets.format import count_text, number_text, token_label
+from widgets.format import count_text, number_text, plain_tooltip, token_label
 from widgets.panel import PlainLabel
 
 SHORT = 2  # lines
@@ -33,7 +33,6 @@ class RedecidedBar(QFrame):
             )
         )
         self.button = QPushButton(self.tr("As written"))
-        self.button.setToolTip(self.tr("Sets the sliders back to the settings that this text was written with"))
         self.button.clicked.connect(self.back_requested)
         self.go_on = QPushButton(self.tr("Go on from there"))
         self.go_on.setToolTip(
@@ -63,13 +62,18 @@ class RedecidedBar(QFrame):
         directions = QBoxLayout.Direction
         self.row.setDirection(directions.LeftToRight if short else directions.TopToBottom)
 
-    def show_redecided(self, found: Redecided | None, tokens: list[TokenEvent]) -> None:
+    def show_redecided(
+        self, found: Redecided | None, tokens: list[TokenEvent], differs: str = "", how: str = ""
+    ) -> None:
+        """differs: that the settings differ from the run's in more than the one that was moved; how: in what."""
         if found is None:
             self.hide()
             return
-        text = summary(found, tokens)
+        text = f"{summary(found, tokens)} {differs}".strip()
         self.label.setText(text)
-        self.setAccessibleName(text)
+        self.setAccessibleName(f"{text} {how}".strip())
+        back = self.tr("Sets the sliders back to the settings that this text was written with")
+        self.button.setToolTip(plain_tooltip(f"{back}\n{how}".strip()))
         self.go_on.setVisible(found.first is not None or found.open_at is not None)
         self._arrange()
         self.show()

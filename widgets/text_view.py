@@ -72,11 +72,12 @@ class TextView(Panel):
         store.selection_changed.connect(self._show_state)
         self._show_state()
 
-    def show_redecided(self, found: Redecided | None) -> None:
-        """Marks what other settings would have made of the finished text; None: as it was written."""
+    def show_redecided(self, found: Redecided | None, differs: str = "", how: str = "") -> None:
+        """Marks what other settings would have made of the finished text; None: as it was written. differs, how: as in
+        RedecidedBar."""
         run = self.store.current
         self.canvas.show_redecided(found)
-        self.redecided_bar.show_redecided(found, run.tokens if run is not None else [])
+        self.redecided_bar.show_redecided(found, run.tokens if run is not None else [], differs, how)
 
     def set_word_acts(self, acts: list[QAction]) -> None:
         """What can be done at a word, for its menu and the header's button."""

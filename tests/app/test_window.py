@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 import sys
@@ -475,6 +476,22 @@ def test_sliders_decide_a_replay_again_without_its_model_and_back(recording, mak
     assert other.text_view.canvas.redecided is None
 
 
+def test_sliders_that_stood_elsewhere_all_along_are_named_where_one_is_moved(recording, make_window, until):
+    """A replay opens with the sliders where they are: what is decided is not the moved one's doing alone."""
+    window, path = recording
+    other = make_window()
+    other.replays.open_file(path)
+    own, bar = window.sampling_panel.settings(), other.text_view.redecided_bar
+    other.sampling_panel.take_settings(replace(own, temperature=1.5, seed=own.seed + 1))
+    until(lambda: bar.isVisible())
+    words = f"T {own.temperature:g} → 1.5, seed {own.seed} → {own.seed + 1}"
+    assert bar.label.text().endswith(" 2 settings differ.")
+    assert bar.accessibleName().endswith(words)
+    assert words in html.unescape(bar.button.toolTip())
+    other.sampling_panel.take_settings(replace(own, temperature=1.5))
+    until(lambda: "differ" not in bar.label.text())
+
+
 def test_the_settings_that_a_run_only_ended_with_are_decided_too(loaded, click, until):
     """Its first words were written with others: under the last ones alone the text would go elsewhere before."""
     cold, hot = SamplingSettings(temperature=0.0, seed=3), SamplingSettings(temperature=2.0, seed=3)
@@ -493,6 +510,7 @@ def test_the_settings_that_a_run_only_ended_with_are_decided_too(loaded, click, 
     found = window.text_view.canvas.redecided
     assert found.first is not None
     assert found.first < change.step
+    assert bar.label.text().endswith(" Its own settings changed on the way.")
     assert not any(found.fates[change.step :])  # from there on the words are those of these settings
     click(bar.button)
     assert not bar.isVisible()

@@ -75,6 +75,11 @@ def settings_words(settings: SamplingSettings, with_seed: bool = False) -> str:
 
 def changed_words(before: SamplingSettings, after: SamplingSettings) -> str:
     """What became of the settings: "T 0.8 → 1.4, p 0.90 → off"; "" where nothing did."""
+    return ", ".join(changed_list(before, after))
+
+
+def changed_list(before: SamplingSettings, after: SamplingSettings) -> list[str]:
+    """The same, one by one."""
     told = []
     for name in SHORT:
         if getattr(before, name) != getattr(after, name):
@@ -83,7 +88,7 @@ def changed_words(before: SamplingSettings, after: SamplingSettings) -> str:
     constraints = ("logit_bias", "banned", "banned_sequences")
     if any(getattr(before, name) != getattr(after, name) for name in constraints):
         told.append(tr("other words banned or boosted"))
-    return ", ".join(told)
+    return told
 
 
 def difference_words(lane: Lane, reference: Lane, letter: str) -> str:
