@@ -42,7 +42,6 @@ _KIND_OF = {kind: name for name, kind in KINDS.items()}
 # Halves of characters are no UTF-8; the others are ends of a line for some tools. Both can stand only inside strings.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LOGPROB_ROUNDING = 1e-3
-_SEEDS = ("seed", "seeds")  # fields that hold whole numbers of any size
 _DECIMAL_BITS = 12_000  # beyond about 4,300 digits Python neither writes nor reads a decimal number
 
 
@@ -303,9 +302,9 @@ class Reader:
         if temperature <= 0.0 and any(figures.name == "temperature" for figures in stages):
             raise ValueError("a greedy choice has no stage of the temperature")
         return ev.TokenEvent(
-            run_id=_int(v["run_id"]),
-            lane=_int(v["lane"]),
-            step=_int(v["step"]),
+            run_id=_place(v["run_id"]),
+            lane=_place(v["lane"]),
+            step=_place(v["step"]),
             token_id=_id(v["token_id"]),
             text=_str(v["text"]),
             token_text=self._shared(v["token_text"]),
@@ -395,6 +394,13 @@ def _seed(value: Any) -> int:
     return value
 
 
+def _place(value: Any) -> int:
+    """A run, a lane or a step: they are counted from 0 on."""
+    if _int(value) < 0:
+        raise ValueError(f"{value} is no place")
+    return value
+
+
 def _id(value: Any) -> int:
     """A token's number: those of every tokenizer and model fit into 31 bits."""
     if not 0 <= _int(value) < 2**31:
@@ -466,7 +472,7 @@ def _decoders(kind: type) -> dict[str, tuple[Callable[[Any], Any], bool]]:
         hints = get_type_hints(kind)
         _known[kind] = {
             f.name: (
-                _decoder(hints[f.name], _seed if f.name in _SEEDS else _int),
+                _decoder(hints[f.name], _WHOLE.get(f.name, _int)),
                 f.default is MISSING and f.default_factory is MISSING,
             )
             for f in fields(kind)
@@ -497,6 +503,8 @@ def _decoder(hint: Any, whole: Callable[[Any], int]) -> Callable[[Any], Any]:
     raise TypeError(f"no way to read {hint} from a line")
 
 
+# Fields whose whole numbers are no mere counts.
+_WHOLE = dict.fromkeys(("seed", "seeds"), _seed) | dict.fromkeys(("run_id", "lane", "lanes", "step"), _place)
 _SIMPLE: dict[Any, Callable[[Any], Any]] = {float: _float, str: _str, bool: _bool}
 
 
