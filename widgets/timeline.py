@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
@@ -78,9 +79,21 @@ class Timeline(Panel):
         if step is None or run is None:
             self.set_remark("")
             return
-        self.set_remark(
-            self.tr("token {number} of {count}").format(number=count_text(step + 1), count=count_text(len(run.tokens)))
-        )
+        number, count = count_text(step + 1), count_text(len(run.tokens))
+        wordings = self.tr("token {number} of {count}").format(number=number, count=count), f"{number} / {count}"
+        room = self.width() - self.minimumSizeHint().width() - self.header.spacing()
+        self.set_remark(next((words for words in wordings if self.remark_label.advance(words) <= room), ""))
+
+    def minimumSizeHint(self) -> QSize:
+        """The place gives way where there is no room: the bars show it, too."""
+        least = super().minimumSizeHint()
+        if self.remark_label.isHidden():
+            return least
+        return QSize(least.width() - self.remark_label.minimumWidth() - self.header.spacing(), least.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_place()
 
 
 class TimelineBars(QWidget):

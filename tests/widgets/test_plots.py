@@ -329,6 +329,17 @@ def test_without_a_measured_bandwidth_there_is_no_ceiling(qtbot, store):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_small_window_has_room_for_each_plot_with_its_figures(qtbot, store, kind):
+    plot = shown(qtbot, kind, store)
+    write(store, make.tokens([" a"] * 220))
+    store.take(reading(1.0))
+    store.select(219)
+    plot.tell()
+    plot.resize(200, 133)
+    assert plot.minimumSizeHint().width() <= 192
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_mark_of_a_legend_is_seen_whole_where_the_plot_is_narrow(qtbot, store, kind):
     plot = shown(qtbot, kind, store)
     write(store, make.tokens([" a"] * 30))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QWidget
 
 from tests.widgets import events_factory as make
 from widgets import theme
@@ -117,3 +118,20 @@ def test_an_empty_timeline_says_what_will_be_drawn(qtbot):
     qtbot.mouseClick(view.bars, Qt.MouseButton.LeftButton)
     qtbot.keyClick(view.bars, Qt.Key.Key_Left)
     assert store.selected_step is None
+
+
+def test_in_a_narrow_window_the_place_gives_way_and_no_button_is_squeezed(qtbot):
+    _store, view = shown(qtbot, make.tokens([" w"] * 220))
+    window = QWidget()
+    qtbot.addWidget(window)
+    view.setParent(window)  # by itself its layout would not let it become narrower
+    window.show()
+    view.show()
+    seen = []
+    for width in (629, view.minimumSizeHint().width() + 80, view.minimumSizeHint().width()):
+        view.resize(width, 120)
+        qtbot.waitUntil(lambda: view.buttons.width() >= view.buttons.minimumSizeHint().width())
+        seen.append(view.remark_label.text() if view.remark_label.isVisible() else "")
+    assert seen == ["token 220 of 220", "220 / 220", ""]
+    view.resize(629, 120)
+    qtbot.waitUntil(lambda: view.remark_label.isVisible() and view.remark_label.text() == seen[0])

@@ -66,9 +66,11 @@ class KvCachePlot(Plot):
         token = self.store.shown_token
         if token is None:
             return
+        size = bytes_text(token.kv_bytes)
         self.set_remark(
-            f"{bytes_text(token.kv_bytes)} · {tokens_text(token.context_used_tokens - 1)}",
+            f"{size} · {tokens_text(token.context_used_tokens - 1)}",
             self.tr("Measured at the shown token, one lane's entries in use. The shown token is not in it yet."),
+            size,
         )
 
 

@@ -107,8 +107,9 @@ class SpeedPlot(Plot):
         parts.append(self._prefill_text(run))
         parts = [part for part in parts if part]
         self.set_remark(
-            " · ".join(parts[:1] if self.narrow() else parts),
+            " · ".join(parts),
             self.tr("Prefill: prompt tokens by the time of reading them. Decode: at the shown token. Both measured."),
+            *parts[:1],
         )
 
     def _tell_legend(self, step: int | None) -> None:
@@ -119,7 +120,8 @@ class SpeedPlot(Plot):
         if step is not None and 1 <= step <= len(self._ceilings):
             share = self._rates[step - 1] / self._ceilings[step - 1] * 100
             if math.isfinite(share):
-                text = self.tr("memory's ceiling: {percent}% reached").format(percent=f"{share:.0f}")
+                full, short = self.tr("memory's ceiling: {percent}% reached"), self.tr("ceiling: {percent}% reached")
+                text = (short if self.narrow() else full).format(percent=f"{share:.0f}")
                 words.append(("warning", DASHED, text))
         self.set_legend(*words)
 
