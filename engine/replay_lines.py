@@ -504,7 +504,9 @@ def _decoder(hint: Any, whole: Callable[[Any], int]) -> Callable[[Any], Any]:
 
 
 # Fields whose whole numbers are no mere counts.
-_WHOLE = dict.fromkeys(("seed", "seeds"), _seed) | dict.fromkeys(("run_id", "lane", "lanes", "step"), _place)
+_WHOLE: dict[str, Callable[[Any], int]] = {
+    "seed": _seed, "seeds": _seed, "run_id": _place, "lane": _place, "lanes": _place, "step": _place,
+}  # fmt: skip
 _SIMPLE: dict[Any, Callable[[Any], Any]] = {float: _float, str: _str, bool: _bool}
 
 
