@@ -326,7 +326,7 @@ class XrayView(QWidget):
         self._pointed(None)
 
     def _counted(self, found: Xray) -> str:
-        return self.tr("first choices that differ: {flips} of {tokens}").format(
+        return self.tr("{flips} of {tokens}: another first choice").format(
             tokens=count_text(len(found.compared)), flips=count_text(len(found.flips))
         )
 

@@ -215,7 +215,7 @@ def test_the_table_has_both_columns(view):
     for words in ("bfloat16", "int8", "29.97", "30.87", "269 MB", "163 MB", "20.0 tok/s", "8.0 tok/s"):
         assert words in shown
     assert "75.0% · 2 of 8 differ" in shown
-    assert "first choices that differ: 2 of 8" in shown
+    assert "2 of 8: another first choice" in shown
 
 
 def test_a_new_result_takes_the_place_of_the_old_one(view):
