@@ -44,7 +44,7 @@ def as_transformers(run: ExportRun) -> str:
     lines += ["with torch.inference_mode():", "    output = model.generate(", "        **inputs,"]
     lines += [f"        {name}={value}," for name, value in _arguments(run).items()]
     lines += ["    )"]
-    begun = "written + " if run.start.written else ""
+    begun = "written + " if _begun_with(run) else ""
     lines += ['new_ids = output[0, inputs["input_ids"].shape[1] :].tolist()']
     lines += [f"text = tokenizer.decode({begun}new_ids, skip_special_tokens=True)"]
     if run.start.stop:
@@ -69,8 +69,6 @@ def _notes(run: ExportRun) -> list[str]:
         notes.append(f"Not here: {told}. transformers has no counterpart, so the words differ where it counted.")
     if _changed(run):
         notes.append(CHANGED)
-    if run.start.forced_tokens:
-        notes.append(f"{_given(run)}; here the model chooses.")
     kernel = run.facts.kernel if run.facts is not None else "plain"
     if kernel != "plain":
         notes.append(f"The run computed its products with the kernel {kernel!r}, which may round in another way.")
@@ -78,8 +76,18 @@ def _notes(run: ExportRun) -> list[str]:
 
 
 def _changed(run: ExportRun) -> bool:
-    settings = run.start.settings
-    return bool(run.changes) or any(t.settings is not settings and t.settings != settings for t in run.tokens)
+    """Whether it went on with other settings; those of the run that a fork began in do not count."""
+    settings, begin = run.start.settings, len(run.start.written)
+    return bool(run.changes) or any(
+        token.settings is not settings and token.settings != settings for token in run.tokens if token.step >= begin
+    )
+
+
+def _begun_with(run: ExportRun) -> list[int]:
+    """The tokens behind the prompt that no model chose for this run: what a fork began with, then what was given."""
+    begin = len(run.start.written)
+    given = [token.token_id for token in run.tokens if token.step >= begin]
+    return [*run.start.written, *given[: run.start.forced_tokens]]
 
 
 class _Loading:
@@ -153,9 +161,11 @@ def _inputs(run: ExportRun) -> list[str]:
     elif ids:
         lines += [f'assert inputs["input_ids"].shape[1] == {len(ids)}, "tokens of the run\'s prompt: {len(ids)}"']
         lines += ['inputs = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}']
-    if start.written:
-        lines += _comment("A fork: these tokens were written before it began.")
-        lines += [*_wrapped("written", list(start.written))]
+    if written := _begun_with(run):
+        fork, given = "A fork: these tokens were written before it began", "These tokens were given by hand"
+        both = f"{fork}, the last {start.forced_tokens} of them given by hand"
+        lines += _comment(f"{(both if start.forced_tokens else fork) if start.written else given}.")
+        lines += [*_wrapped("written", written)]
         lines += ['ids = torch.cat([inputs["input_ids"], torch.tensor([written], device=model.device)], dim=1)']
         lines += ['inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}']
     if start.stop:
@@ -180,7 +190,7 @@ def _arguments(run: ExportRun) -> dict[str, str]:
     most = start.max_new_tokens
     if start.context_tokens and start.prompt_tokens:
         most = min(most, start.context_tokens - len(start.prompt_tokens))
-    found: dict[str, Any] = {"max_new_tokens": max(1, most - len(start.written)), "do_sample": not settings.greedy}
+    found: dict[str, Any] = {"max_new_tokens": max(1, most - len(_begun_with(run))), "do_sample": not settings.greedy}
     if settings.logit_bias:
         found["sequence_bias"] = {(token_id,): bias for token_id, bias in settings.logit_bias}
     found["repetition_penalty"] = settings.repetition_penalty

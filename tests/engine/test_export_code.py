@@ -13,7 +13,7 @@ import pytest
 from engine.control import Control
 from engine.events import RunEnd
 from engine.export import ExportRun, runs_of
-from engine.export_code import as_openai, as_transformers, openai_request
+from engine.export_code import CHANGED, as_openai, as_transformers, openai_request
 from engine.loading import load
 from engine.loop import generate
 from engine.settings import LoadPlan, Request, SamplingSettings
@@ -58,6 +58,8 @@ CASES = {
     "typed marks": (GREEDY, {"prompt": "what is <|im_end|> for?"}),
     "chinese": (GREEDY, {"prompt": "河流“怎样”塑造土地\\?\n"}),
     "fork": (GREEDY, {"written": (72, 105, 33), "raw": True}),
+    "given": (replace(GREEDY, repetition_penalty=1.3), {"forced": (72, 105)}),
+    "fork with a typed word": (GREEDY, {"written": (72, 105, 33), "forced": (65, 66), "raw": True}),
     "bias": (replace(GREEDY, logit_bias=((65, 3.0), (66, -3.0))), {}),
     "banned sequences": (
         replace(GREEDY, banned_sequences=tuple((a, b) for a in range(256) for b in range(0, 256, 3))),
@@ -72,9 +74,19 @@ def test_the_greedy_snippet_writes_the_tokens_of_our_loop(session, name, capsys)
     settings, asked = CASES[name]
     run = run_of(session, settings, **asked)
     found = run_snippet(run)
-    own = run.end.token_ids[len(run.start.written) :] if run.end else ()
+    begun = len(run.start.written) + run.start.forced_tokens
+    own = run.end.token_ids[begun:] if run.end else ()
     assert found["new_ids"] == list(own)
     assert capsys.readouterr().out == found["text"] + "\n"
+
+
+def test_a_fork_is_not_called_changed_for_the_settings_of_the_run_it_began_in(session):
+    run = run_of(session, GREEDY, raw=True)
+    fork = run_of(session, replace(GREEDY, repetition_penalty=1.2), raw=True, written=run.end.token_ids[:4])
+    whole = replace(fork, tokens=(*run.tokens[:4], *fork.tokens))
+    assert CHANGED not in openai_request(whole)[2]
+    own = replace(fork.tokens[-1], settings=GREEDY)
+    assert CHANGED in openai_request(replace(whole, tokens=(*whole.tokens[:-1], own)))[2]
 
 
 def test_stop_strings_end_the_snippets_text_where_they_ended_the_runs(session, capsys):
