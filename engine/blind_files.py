@@ -74,10 +74,7 @@ def as_json(test: BlindTest) -> Iterator[str]:
                     each.name: getattr(test.asked, each.name) for each in fields(test.asked) if each.name != "prompt"
                 },
                 "prompts": list(test.prompts),
-                "settings": {
-                    LETTERS[at]: {"name": test.names[at] if test.names else ""} | settings_values(settings)
-                    for at, settings in enumerate(test.settings)
-                },
+                "settings": _settings(test),
                 "rounds": [
                     {
                         "number": number,
@@ -102,10 +99,15 @@ def as_json(test: BlindTest) -> Iterator[str]:
 
 
 def as_csv(test: BlindTest) -> Iterator[str]:
-    """A line for each round; the texts stand in the settings' order. For spreadsheets, as the other exports."""
+    """A line for each round; the texts stand in the settings' order. For spreadsheets, as the other exports.
+
+    What the settings are stands in each line, as JSON, so that lines of several tests can be put together.
+    """
     letters = LETTERS[: len(test.settings)]
     heads = ["round", "seed", "prompt", "vote", "preferred", *(f"place_{n + 1}" for n in range(len(letters)))]
-    yield BOM + ",".join([*heads, *(f"text_{letter}" for letter in letters)]) + "\r\n"
+    heads += [f"text_{letter}" for letter in letters] + [f"setting_{letter}" for letter in letters]
+    yield BOM + ",".join(heads) + "\r\n"
+    settings = list(_settings(test).values())
     for number, each in enumerate(test.rounds, start=1):
         stood = [" ".join(LETTERS[setting] for setting in group) for group in each.shown]
         stood += [""] * (len(letters) - len(stood))
@@ -114,8 +116,16 @@ def as_csv(test: BlindTest) -> Iterator[str]:
             vote = each.vote + 1
         preferred = " ".join(LETTERS[setting] for setting in each.chosen)
         # A seed of many digits would lose some of them in a spreadsheet as a number.
-        row = [number, str(seed_value(each.seed)), each.prompt, vote, preferred, *stood, *each.texts]
+        row = [number, str(seed_value(each.seed)), each.prompt, vote, preferred, *stood, *each.texts, *settings]
         yield ",".join(map(csv_cell, row)) + "\r\n"
+
+
+def _settings(test: BlindTest) -> dict[str, dict[str, Any]]:
+    """By letter, the person's name for it among them."""
+    return {
+        LETTERS[at]: {"name": test.names[at] if test.names else ""} | settings_values(settings)
+        for at, settings in enumerate(test.settings)
+    }
 
 
 def _vote(vote: int | None) -> int | str | None:

@@ -132,7 +132,8 @@ def figures_table(runs: list[ExportRun], say: Say = as_is) -> list[list[str]]:
         row += [_number(figures.mean_surprise_nats, 2), _number(figures.mean_entropy_nats, 2)]
         row += [_percent(figures.distinct), _percent(figures.repetition)]
         if end is not None:
-            row += [_number(end.ttft_ms, 0), _number(end.decode_tokens_per_s, 1), _number(end.kv_bytes / 1e6, 1)]
+            first, speed = end.ttft_ms or math.nan, end.decode_tokens_per_s or math.nan  # 0: there is none to measure
+            row += [_number(first, 0), _number(speed, 1), _number(end.kv_bytes / 1e6, 1)]
         else:
             row += [UNKNOWN] * 3
         rows.append(row)

@@ -440,8 +440,8 @@ def _judge(
     unexpected: list[str] = sorted(told.get("unexpected_keys", ()))
     if not unexpected:
         return []
-    names = ", ".join(unexpected[:3]) + (", …" if len(unexpected) > 3 else "")
-    return [f"{len(unexpected)} tensors in the files are not used by this model: {names}."]
+    names = ", ".join(unexpected[:3]) + (f", … ({len(unexpected)} in all)" if len(unexpected) > 3 else "")
+    return [f"Tensors in the files that this model does not use: {names}."]
 
 
 def _count(model: Any) -> int:

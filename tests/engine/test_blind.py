@@ -157,6 +157,8 @@ def test_csv_is_whole_and_runs_no_formula():
     assert rows[2]["prompt"] == "'=SUM(A1)"
     assert (rows[2]["text_A"], rows[2]["text_B"]) == ("'+1", 'a "b",\n水')
     assert rows[2]["seed"] == str(2**70)
+    whole = json.loads("".join(as_json(test)))["settings"]
+    assert all(json.loads(row[f"setting_{letter}"]) == whole[letter] for row in rows for letter in "AB")
 
 
 def test_a_seed_too_long_for_decimal_digits_is_exported_as_the_files_have_it():

@@ -13,7 +13,7 @@ from PySide6.QtGui import QTextDocument
 
 from engine.export import ExportRun, as_json_lines, lettered, runs_of
 from engine.export_report import Picture, as_html, as_markdown
-from engine.export_told import figures_table, partings, prompts_of, report_title, settings_table
+from engine.export_told import UNKNOWN, figures_table, partings, prompts_of, report_title, settings_table
 from engine.replay import Recorder, read_replay
 from engine.settings import SamplingSettings
 from tests.engine.export_runs import run_with, written_run
@@ -152,6 +152,14 @@ def test_the_figures_are_those_of_the_run(two):
     assert row["mean surprise (nats)"] == f"{surprise:.2f}"
     assert row["distinct 3-grams"] == "100.0 %"
     assert row["repetition"] == "0.0 %"
+
+
+def test_one_token_alone_has_no_speed(two):
+    run = two[0]
+    assert run.end is not None
+    alone = replace(run, tokens=run.tokens[:1], end=replace(run.end, new_tokens=1, decode_tokens_per_s=0.0))
+    head, row = figures_table([alone])
+    assert row[head.index("tokens\u00a0/\u00a0s")] == UNKNOWN
 
 
 def test_a_run_whose_recording_breaks_off_is_not_said_to_have_failed(tmp_path):

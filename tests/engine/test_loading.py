@@ -272,7 +272,7 @@ def test_more_layers_than_the_files_hold_are_refused_with_the_count(folder):
 
 def test_fewer_layers_load_with_a_note(folder):
     session = loaded(with_config(folder, num_hidden_layers=3))
-    assert "9 tensors in the files are not used" in session.facts.notes[0]
+    assert "(9 in all)" in session.facts.notes[0]
     session.close()
 
 

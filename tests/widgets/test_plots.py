@@ -231,6 +231,14 @@ def test_prefill_and_decode_speed_stand_apart(qtbot, store):
     assert ys == pytest.approx(np.full(len(ys), 50.0))
 
 
+@pytest.mark.parametrize(("reused", "said"), [(19, "prefill 65.5 / s"), (38, "prompt reused")])
+def test_what_was_not_read_is_in_no_speed_of_reading(qtbot, store, reused, said):
+    plot = shown(qtbot, SpeedPlot, store)
+    again = ev.PrefillProgress(1, 38, 38, 290.0, 38 * 23_040, reused)
+    write(store, [again, *make.tokens([" a"] * 4, forward_ms=19.4, sampling_ms=0.6)])
+    assert plot.remark_label.text() == f"decode 50.0 / s · {said}"
+
+
 def test_memory_draws_weights_cache_prediction_and_process(qtbot, store):
     plot = shown(qtbot, MemoryPlot, store)
     store.take(ev.Loaded(facts()))

@@ -108,7 +108,7 @@ class SpeedPlot(Plot):
         parts = [part for part in parts if part]
         self.set_remark(
             " · ".join(parts),
-            self.tr("Prefill: prompt tokens by the time of reading them. Decode: at the shown token. Both measured."),
+            self.tr("Prefill: prompt tokens that were read, by the time of it. Decode: at the shown token. Both measured."),
             *parts[:1],
         )
 
@@ -129,5 +129,8 @@ class SpeedPlot(Plot):
         if run is None or not run.prefill or not run.prefill[-1].elapsed_ms > 0.0:
             return ""
         last = run.prefill[-1]
-        rate = last.done_tokens / last.elapsed_ms * 1000.0
+        read = last.done_tokens - last.reused_tokens
+        if not read:
+            return self.tr("prompt reused")
+        rate = read / last.elapsed_ms * 1000.0
         return self.tr("prefill {rate}").format(rate=rate_text(rate)) if math.isfinite(rate) else ""
