@@ -108,7 +108,7 @@ class SpeedPlot(Plot):
         parts = [part for part in parts if part]
         self.set_remark(
             " · ".join(parts),
-            self.tr("Prefill: prompt tokens that were read, by the time of it. Decode: at the shown token. Both measured."),
+            self.tr("Prefill: prompt tokens read, by the time it took. Decode: at the shown token. Both measured."),
             *parts[:1],
         )
 
