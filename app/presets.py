@@ -299,8 +299,8 @@ class Presets(QObject):
             )
             return False
         self._remember(path)
-        told = self.tr("{count} presets are written to {path}.").format(count=len(self.own), path=str(path))
-        self.chooser.tell(told)
+        told = self.tr("Written to {path}. Presets in it: {count}.")
+        self.chooser.tell(told.format(count=len(self.own), path=str(path)))
         return True
 
     def _folder(self) -> str:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(told, allow_nan=False))
     elif out is not None:
-        print(f"{out}: {told['runs']} runs, {told['tokens']} tokens, {told['bytes']} bytes")
+        print(f"{out}: runs {told['runs']}, tokens {told['tokens']}, bytes {told['bytes']:,}")
     return DONE
 
 
