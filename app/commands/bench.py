@@ -290,9 +290,9 @@ def _llama(
     for kind in KINDS:
         table.row(f"llama.cpp, {kind}", measure.Spread.of(theirs[kind]), "tokens/s")
         if ours[kind]:
-            ratios = [mine / its for mine, its in zip(ours[kind], theirs[kind], strict=True)]
-            table.row("  our loop in turn, all events on", measure.Spread.of(ratios), "× that")
-            figures[f"vs_llama_cpp_{kind}"] = measure.Spread.of(ratios).median
+            ratio = measure.Spread.of([mine / its for mine, its in zip(ours[kind], theirs[kind], strict=True)])
+            table.row("  our loop in turn, all events on", ratio, "× that")
+            figures[f"vs_llama_cpp_{kind}"] = ratio.median
 
 
 class _Table:

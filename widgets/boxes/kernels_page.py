@@ -236,7 +236,6 @@ class KernelTable(QTreeWidget):
 
     def __init__(self, page: KernelsPage) -> None:
         super().__init__(page)
-        self.setColumnCount(5)
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -302,7 +301,7 @@ class KernelTable(QTreeWidget):
         if name == runs:
             font = self.font()
             font.setBold(True)
-            for column in range(5):
+            for column in range(self.columnCount()):
                 item.setFont(column, font)
             item.setText(NAME, f"● {label}")
             item.setToolTip(NAME, plain_tooltip(self.tr("Runs now. {words}").format(words=words)))
@@ -341,5 +340,5 @@ class KernelTable(QTreeWidget):
     def rows(self, head: bool = False) -> list[list[str]]:
         """The table as shown."""
         items = [self.topLevelItem(at) for at in range(self.topLevelItemCount())]
-        lines = [[item.text(column) for column in range(5)] for item in items if item is not None]
-        return [[self.headerItem().text(column) for column in range(5)], *lines] if head else lines
+        shown = [self.headerItem(), *items] if head else items
+        return [[item.text(column) for column in range(self.columnCount())] for item in shown if item is not None]
